@@ -1,0 +1,16 @@
+//! Hands the linked interpreter's version and ABI to the crate, and puts its library on the rpath.
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    #[cfg(feature = "python")]
+    python();
+}
+
+#[cfg(feature = "python")]
+fn python() {
+    pyo3_build_config::use_pyo3_cfgs();
+    let config = pyo3_build_config::get();
+    if let Some(dir) = &config.lib_dir() {
+        println!("cargo:rustc-link-arg=-Wl,-rpath,{dir}");
+    }
+}
