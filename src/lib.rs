@@ -3,3 +3,4 @@
 pub mod config;
 mod inherited;
 pub mod net;
+pub mod topology;
