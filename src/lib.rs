@@ -3,4 +3,5 @@
 pub mod config;
 mod inherited;
 pub mod net;
+pub mod observe;
 pub mod topology;
