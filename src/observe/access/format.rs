@@ -155,7 +155,10 @@ impl Pieces {
         self.0.push(match atom {
             "h" => Piece::Remote,
             // The remote user by identd: nobody has had one for decades.
-            "l" => return Ok(self.text("-")),
+            "l" => {
+                self.text("-");
+                return Ok(());
+            }
             "u" => Piece::User,
             "t" => Piece::Time,
             "r" => Piece::RequestLine,
