@@ -1,1 +1,2 @@
 //! m0serve
+pub mod http1;
