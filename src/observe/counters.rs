@@ -1,12 +1,9 @@
 //! What was counted.
 //!
-//! Owns the counters: each thread that counts has its own, on cache lines of their own, and adds without a locked
-//! instruction; whoever wants to know sums them up. Must not decide what is shown where.
+//! Owns the counters: each thread adds to a shard of its own, so that counting moves no cache line between cores; whoever
+//! wants to know sums the shards up. Must not decide what is shown where. Any thread.
 
-use std::cell::Cell;
-use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
 
@@ -63,63 +60,55 @@ counters! {
 
 const COUNT: usize = Counter::ALL.len();
 
-type Cells = CachePadded<[AtomicU64; COUNT]>;
+/// As many as threads commonly count at once; a thread beyond them shares with another, which costs time, not counts.
+const SHARDS: usize = 64;
+
+type Shard = CachePadded<[AtomicU64; COUNT]>;
 
 /// The counters of one server.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Counters {
-    threads: Mutex<Vec<Arc<Cells>>>,
+    shards: Box<[Shard]>,
+}
+
+impl Default for Counters {
+    fn default() -> Counters {
+        Counters::new()
+    }
+}
+
+/// The number for the next thread that counts.
+static NEXT_THREAD: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static SHARD: usize = NEXT_THREAD.fetch_add(1, Ordering::Relaxed) % SHARDS;
 }
 
 impl Counters {
     pub fn new() -> Counters {
-        Counters::default()
-    }
-
-    /// A share for one thread. What it counted stays counted after it is dropped.
-    pub fn share(&self) -> Share {
-        let cells: Arc<Cells> =
-            Arc::new(CachePadded::new(std::array::from_fn(|_| AtomicU64::new(0))));
-        self.threads
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(Arc::clone(&cells));
-        Share {
-            cells,
-            one_thread: PhantomData,
+        let shard = |_| CachePadded::new(std::array::from_fn(|_| AtomicU64::new(0)));
+        Counters {
+            shards: (0..SHARDS).map(shard).collect(),
         }
     }
 
-    /// The sum over all threads. What is added meanwhile may or may not be in it.
-    pub fn sum(&self, counter: Counter) -> u64 {
-        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        // Relaxed, with the store in `Share::add`: a number is all that is read.
-        threads
-            .iter()
-            .map(|cells| cells[counter as usize].load(Ordering::Relaxed))
-            .fold(0, u64::wrapping_add)
-    }
-}
-
-/// The counters of one thread. May be moved to another thread, never used by two at once (it is not `Sync`).
-#[derive(Debug)]
-pub struct Share {
-    cells: Arc<Cells>,
-    one_thread: PhantomData<Cell<()>>,
-}
-
-impl Share {
     pub fn add(&self, counter: Counter, amount: u64) {
-        let cell = &self.cells[counter as usize];
-        // A load and a store instead of a locked addition: nobody else writes here.
-        cell.store(
-            cell.load(Ordering::Relaxed).wrapping_add(amount),
-            Ordering::Relaxed,
-        );
+        // Relaxed, as the load in `sum`: nothing is published with a count. The addition is atomic because threads may
+        // share a shard; commonly they don't, and the cache line stays where it is.
+        self.shards[SHARD.with(|shard| *shard)][counter as usize]
+            .fetch_add(amount, Ordering::Relaxed);
     }
 
     pub fn count(&self, counter: Counter) {
         self.add(counter, 1);
+    }
+
+    /// The sum over all threads. What is added meanwhile may or may not be in it.
+    pub fn sum(&self, counter: Counter) -> u64 {
+        self.shards
+            .iter()
+            .map(|shard| shard[counter as usize].load(Ordering::Relaxed))
+            .fold(0, u64::wrapping_add)
     }
 }
 
@@ -128,21 +117,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_count_apart_and_are_summed() {
+    fn every_thread_counts_also_when_shards_are_shared() {
         let counters = Counters::new();
         std::thread::scope(|scope| {
-            for _ in 0..4 {
-                let share = counters.share();
-                scope.spawn(move || {
-                    for _ in 0..10_000 {
-                        share.count(Counter::Requests);
-                        share.add(Counter::Sent, 3);
+            for _ in 0..SHARDS + 8 {
+                scope.spawn(|| {
+                    for _ in 0..1_000 {
+                        counters.count(Counter::Requests);
+                        counters.add(Counter::Sent, 3);
                     }
                 });
             }
         });
-        assert_eq!(counters.sum(Counter::Requests), 40_000);
-        assert_eq!(counters.sum(Counter::Sent), 120_000);
+        let threads = SHARDS as u64 + 8;
+        assert_eq!(counters.sum(Counter::Requests), threads * 1_000);
+        assert_eq!(counters.sum(Counter::Sent), threads * 3_000);
         assert_eq!(counters.sum(Counter::Closed), 0);
     }
 
@@ -160,11 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_sit_on_cache_lines_of_their_own() {
-        assert!(std::mem::align_of::<Cells>() >= 64);
-        assert_eq!(
-            std::mem::size_of::<Cells>() % std::mem::align_of::<Cells>(),
-            0
-        );
+    fn shards_are_on_cache_lines_of_their_own() {
+        assert!(std::mem::align_of::<Shard>() >= 64);
     }
 }
