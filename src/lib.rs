@@ -1,5 +1,6 @@
 //! m0serve
 
+pub mod cli;
 pub mod config;
 pub mod event_loop;
 pub mod exchange;
