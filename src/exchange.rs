@@ -49,6 +49,21 @@ pub struct Common {
 }
 
 impl Common {
+    /// With the defaults for everything that an embedding program need not say.
+    pub fn new(limits: Limits, timeouts: Timeouts, may_wait: bool) -> Self {
+        Common {
+            limits,
+            timeouts,
+            draining: AtomicBool::new(false),
+            open: AtomicUsize::new(0),
+            limit_connections: 0,
+            queue_limit: 0,
+            may_wait,
+            access_log: None,
+            counters: Counters::default(),
+        }
+    }
+
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
@@ -119,7 +134,12 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    pub(crate) fn new(stream: Stream, peer: Endpoint, local: Arc<Endpoint>, common: Arc<Common>) -> Self {
+    pub(crate) fn new(
+        stream: Stream,
+        peer: Endpoint,
+        local: Arc<Endpoint>,
+        common: Arc<Common>,
+    ) -> Self {
         Exchange {
             stream,
             common,
@@ -169,7 +189,10 @@ impl Exchange {
 
     /// Names and values as sent, in their order.
     pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.head.fields.iter().map(|field| (field.name.of(&self.input), field.value.of(&self.input)))
+        self.head
+            .fields
+            .iter()
+            .map(|field| (field.name.of(&self.input), field.value.of(&self.input)))
     }
 
     /// The authority of an absolute-form target, which overrides Host (RFC 9112 3.2.2).
@@ -248,7 +271,11 @@ impl Exchange {
                         self.out.drain(..self.sent);
                         self.sent = 0;
                     }
-                    return Ok(if self.pending() > STREAM_MARK { Room::Full } else { Room::Free });
+                    return Ok(if self.pending() > STREAM_MARK {
+                        Room::Full
+                    } else {
+                        Room::Free
+                    });
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return Err(self.lose()),
@@ -256,7 +283,11 @@ impl Exchange {
         }
         self.out.clear();
         self.sent = 0;
-        if self.ending == Ending::Reset { Err(Gone) } else { Ok(Room::Free) }
+        if self.ending == Ending::Reset {
+            Err(Gone)
+        } else {
+            Ok(Room::Free)
+        }
     }
 
     /// Waits until what is buffered is below the mark. Blocks: only if `may_wait`, with the interpreter detached.
@@ -297,7 +328,11 @@ impl Exchange {
 
     /// Cuts the response: what was buffered is sent, and the connection ends without the body's end mark.
     pub fn abort(&mut self) {
-        self.ending = if self.writer.is_close_delimited() { Ending::Reset } else { Ending::Close };
+        self.ending = if self.writer.is_close_delimited() {
+            Ending::Reset
+        } else {
+            Ending::Close
+        };
     }
 
     /// A plain error answer if nothing was started; else the response is cut.
@@ -340,10 +375,12 @@ impl Exchange {
                     return Err(Gone);
                 }
                 Ok(_) => {}
-                Err(rustix::io::Errno::AGAIN) => match self.stream.wait_writable(self.write_timeout()) {
-                    Ok(true) => {}
-                    Ok(false) | Err(_) => return Err(self.lose()),
-                },
+                Err(rustix::io::Errno::AGAIN) => {
+                    match self.stream.wait_writable(self.write_timeout()) {
+                        Ok(true) => {}
+                        Ok(false) | Err(_) => return Err(self.lose()),
+                    }
+                }
                 Err(rustix::io::Errno::INTR) => {}
                 Err(_) => return Err(self.lose()),
             }

@@ -166,7 +166,9 @@ impl Connection {
 
     /// Nothing of a next request has come and nothing of a response is left.
     pub(super) fn is_idle(&self) -> bool {
-        self.phase == Phase::Reading && self.exchange.input.is_empty() && self.exchange.pending() == 0
+        self.phase == Phase::Reading
+            && self.exchange.input.is_empty()
+            && self.exchange.pending() == 0
     }
 
     /// The answer stands in the buffer (or was sent already).
@@ -251,7 +253,10 @@ impl Connection {
                 if self.exchange.input.is_empty() && self.reader.is_between_messages() {
                     return Some(Step::Close);
                 }
-                self.refuse(400, "The connection ended before the request was complete.\n");
+                self.refuse(
+                    400,
+                    "The connection ended before the request was complete.\n",
+                );
             }
             Ok(read) => {
                 self.progressed = true;
@@ -285,7 +290,11 @@ impl Connection {
         let limits = self.exchange.common.limits;
         loop {
             let exchange = &mut self.exchange;
-            let event = self.reader.next_event(&exchange.input[self.consumed..], &mut exchange.head, &limits);
+            let event = self.reader.next_event(
+                &exchange.input[self.consumed..],
+                &mut exchange.head,
+                &limits,
+            );
             match event {
                 Ok(Event::NeedData) => {
                     self.forget_consumed_body();
@@ -303,7 +312,9 @@ impl Connection {
                     let start = self.consumed;
                     let range = start + body.start..start + body.end;
                     if let Err(error) = body::collect(&mut self.exchange, range) {
-                        crate::observe::log::error!("cannot keep a request's body in a temporary file: {error}");
+                        crate::observe::log::error!(
+                            "cannot keep a request's body in a temporary file: {error}"
+                        );
                         self.refuse(500, "");
                         return true;
                     }
@@ -361,7 +372,9 @@ impl Connection {
                 self.phase = Phase::Reading;
             }
             // A client that asked for the end and has nothing on the way can't be reset by it.
-            Ending::Close if asked_to_close && read_whole && self.consumed > 0 => self.phase = Phase::Over,
+            Ending::Close if asked_to_close && read_whole && self.consumed > 0 => {
+                self.phase = Phase::Over
+            }
             Ending::Close => {
                 self.phase = match self.exchange.stream.shutdown_write() {
                     Ok(()) => Phase::Lingering,
@@ -401,13 +414,17 @@ impl Connection {
         let draining = self.exchange.common.is_draining();
         let in_head = self.consumed == 0;
         let empty = self.exchange.input.is_empty();
-        if std::mem::take(&mut self.progressed) && !(self.phase == Phase::Reading && in_head && self.waits_in_head) {
+        if std::mem::take(&mut self.progressed)
+            && !(self.phase == Phase::Reading && in_head && self.waits_in_head)
+        {
             self.since = now;
         }
         self.waits_in_head = self.phase == Phase::Reading && in_head && !empty;
         let wait = match self.phase {
             Phase::Reading if in_head && empty && !self.fresh => millis(timeouts.idle),
-            Phase::Reading if in_head && empty && draining => DRAIN_FIRST_REQUEST.min(millis(timeouts.head)),
+            Phase::Reading if in_head && empty && draining => {
+                DRAIN_FIRST_REQUEST.min(millis(timeouts.head))
+            }
             Phase::Reading if in_head => millis(timeouts.head),
             Phase::Reading => millis(timeouts.body),
             Phase::Lingering => LINGER_SILENCE,
@@ -424,7 +441,9 @@ impl Connection {
     /// The deadline passed: `step` is to end what did not come in time.
     pub(super) fn expire(&mut self) {
         match self.phase {
-            Phase::Reading if self.exchange.input.is_empty() && self.reader.is_between_messages() => {
+            Phase::Reading
+                if self.exchange.input.is_empty() && self.reader.is_between_messages() =>
+            {
                 self.phase = Phase::Over;
             }
             Phase::Reading => self.refuse(408, "The request did not arrive in time.\n"),
