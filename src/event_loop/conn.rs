@@ -332,7 +332,7 @@ impl Connection {
                     return true;
                 }
                 Err(error) => {
-                    self.exchange.common.counters.refused_request();
+                    self.exchange.common.counters.count(crate::observe::counters::Counter::Refused);
                     self.refuse(error.status(), &format!("{error}.\n"));
                     return true;
                 }

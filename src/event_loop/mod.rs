@@ -219,7 +219,7 @@ impl Loop {
                 self.jobs.push(connection);
                 return None;
             }
-            self.common.counters.refused_busy();
+            self.common.counters.count(crate::observe::counters::Counter::QueueFull);
             connection.exchange().refuse_busy(&self.busy_answer);
         }
         connection.answered();
