@@ -16,11 +16,12 @@ use crate::config::Timeouts;
 use crate::http1::{self, BodySize, Head, Limits, ResponseHead, ResponseWriter, Version};
 use crate::net::{Endpoint, Stream};
 use crate::observe::access::AccessLog;
-use crate::observe::counters::Counters;
+use crate::observe::counters::{Counter, Counters};
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering};
 
 mod date;
 mod handler;
+mod logged;
 
 pub use date::http_date;
 pub use handler::{Handler, HandlerFactory, LocalAnswers, Progress};
@@ -122,7 +123,8 @@ pub struct Exchange {
     pub(crate) input: Vec<u8>,
     pub(crate) head: Head,
     pub(crate) body: Collected,
-    pub(crate) started_at: Option<Instant>,
+    /// When its head was whole; only kept for the access log.
+    started_at: Option<Instant>,
 
     // The response.
     writer: ResponseWriter,
@@ -131,6 +133,8 @@ pub struct Exchange {
     pub(crate) ending: Ending,
     code: u16,
     body_bytes: u64,
+    /// The response's fields, for an access log that asks for them.
+    logged_fields: Vec<(Box<[u8]>, Box<[u8]>)>,
 }
 
 impl Exchange {
@@ -155,6 +159,7 @@ impl Exchange {
             ending: Ending::KeepAlive,
             code: 0,
             body_bytes: 0,
+            logged_fields: Vec::new(),
         }
     }
 
@@ -237,6 +242,11 @@ impl Exchange {
         self.ending = Ending::KeepAlive;
         self.code = 0;
         self.body_bytes = 0;
+        self.common.counters.count(Counter::Requests);
+        if self.common.access_log.is_some() {
+            self.started_at = Some(Instant::now());
+            self.logged_fields.clear();
+        }
     }
 
     /// A whole response; a Content-Length that the application gave is kept, otherwise it is the body's.
@@ -252,6 +262,12 @@ impl Exchange {
             self.writer.close_after();
         }
         self.code = head.code();
+        if self.common.access_log.is_some() {
+            self.logged_fields = head
+                .fields()
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect();
+        }
         self.writer.head(head, size, &http_date(), &mut self.out);
     }
 
@@ -265,7 +281,10 @@ impl Exchange {
     pub fn flush(&mut self) -> Result<Room, Gone> {
         while self.sent < self.out.len() {
             match self.stream.send(&self.out[self.sent..]) {
-                Ok(n) => self.sent += n,
+                Ok(n) => {
+                    self.sent += n;
+                    self.common.counters.add(Counter::Sent, n as u64);
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if self.sent > STREAM_MARK {
                         self.out.drain(..self.sent);
@@ -414,9 +433,20 @@ impl Exchange {
         http1::continue_100(&mut self.out);
     }
 
-    /// Bytes of response body that were given to the client's stream, and the status.
-    pub fn outcome(&self) -> (u16, u64) {
-        (self.code, self.body_bytes)
+    /// The exchange is over, whole or not: counted and logged, once.
+    pub(crate) fn record(&mut self) {
+        if self.code == 0 {
+            return;
+        }
+        let counters = &self.common.counters;
+        counters.count(Counter::Responses);
+        if self.code >= 500 {
+            counters.count(Counter::ServerErrors);
+        }
+        if let Some(log) = &self.common.access_log {
+            log.log(self);
+        }
+        self.code = 0;
     }
 
     /// Forgets the finished request; bytes of a following one move to the front.

@@ -17,6 +17,7 @@ use super::Loop;
 use super::deadlines::Millis;
 use super::mailbox::Mail;
 use crate::net::{Endpoint, Listener};
+use crate::observe::counters::Counter;
 use crate::sync::{Arc, Ordering};
 
 /// Connections accepted in one go before the loop looks at its other work again.
@@ -89,6 +90,7 @@ impl Loop {
                 Ok((stream, peer)) => {
                     let local = Arc::clone(&door.local);
                     self.common.open.fetch_add(1, Ordering::Relaxed);
+                    self.common.counters.count(Counter::Accepted);
                     let chosen = self.least_loaded();
                     self.peers[chosen].connections(1);
                     if chosen == self.index {

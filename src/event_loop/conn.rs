@@ -14,7 +14,8 @@ use super::mailbox::Mailbox;
 use super::seat::Seat;
 use crate::config::Timeouts;
 use crate::exchange::{Ending, Exchange, Progress, SpareBuffers};
-use crate::http1::{Event, RequestReader, Span};
+use crate::http1::{Event, Head, RequestReader};
+use crate::observe::counters::Counter;
 use crate::sync::Arc;
 
 mod body;
@@ -278,6 +279,10 @@ impl Connection {
         }
         let spare = input.capacity() - input.len();
         let read = self.exchange.stream.recv(&mut self.exchange.input, spare)?;
+        self.exchange
+            .common
+            .counters
+            .add(Counter::Received, read as u64);
         // A short read emptied the socket; what comes later, an end too, is a new edge (epoll(7)).
         if read < spare && read > 0 {
             self.readable = false;
@@ -332,7 +337,10 @@ impl Connection {
                     return true;
                 }
                 Err(error) => {
-                    self.exchange.common.counters.count(crate::observe::counters::Counter::Refused);
+                    self.exchange
+                        .common
+                        .counters
+                        .count(crate::observe::counters::Counter::Refused);
                     self.refuse(error.status(), &format!("{error}.\n"));
                     return true;
                 }
@@ -353,14 +361,20 @@ impl Connection {
     fn refuse(&mut self, status: u16, text: &str) {
         if self.consumed == 0 {
             // No head was read whole: its spans mean nothing.
-            self.exchange.head.method = Span::default();
+            self.exchange.head = Head {
+                fields: std::mem::take(&mut self.exchange.head.fields),
+                ..Head::default()
+            };
+            self.exchange.head.fields.clear();
         }
+        self.exchange.common.counters.count(Counter::Refused);
         self.exchange.refuse(status, text);
         self.phase = Phase::Flushing;
     }
 
     /// The response has been sent.
     fn end_exchange(&mut self) {
+        self.exchange.record();
         self.fresh = false;
         self.progressed = true;
         self.waits_in_head = false;
@@ -440,6 +454,7 @@ impl Connection {
 
     /// The deadline passed: `step` is to end what did not come in time.
     pub(super) fn expire(&mut self) {
+        self.exchange.common.counters.count(Counter::TimedOut);
         match self.phase {
             Phase::Reading
                 if self.exchange.input.is_empty() && self.reader.is_between_messages() =>
@@ -481,7 +496,9 @@ impl Connection {
     }
 
     /// Ends it. A reset tells the client that what it got is not whole.
-    pub(super) fn close(self: Box<Self>) {
+    pub(super) fn close(mut self: Box<Self>) {
+        self.exchange.record();
+        self.exchange.common.counters.count(Counter::Closed);
         if self.exchange.ending == Ending::Reset {
             self.exchange.stream.reset_on_close();
         }

@@ -219,7 +219,9 @@ impl Loop {
                 self.jobs.push(connection);
                 return None;
             }
-            self.common.counters.count(crate::observe::counters::Counter::QueueFull);
+            self.common
+                .counters
+                .count(crate::observe::counters::Counter::QueueFull);
             connection.exchange().refuse_busy(&self.busy_answer);
         }
         connection.answered();

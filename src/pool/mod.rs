@@ -15,6 +15,7 @@ use crossbeam_deque::Steal;
 
 use crate::event_loop::{Job, Loop, Port};
 use crate::exchange::{Common, Handler, HandlerFactory, Progress};
+use crate::observe::counters::Counter;
 use crate::observe::log;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, fence, lock};
 use crate::topology::{self, Placement};
@@ -96,6 +97,7 @@ struct Shared<F> {
     sleep: Sleep<Box<Loop>>,
     vigil: Vigil,
     turns: Arc<TurnSlice>,
+    common: Arc<Common>,
     controls: Controls,
     standbys_per_loop: usize,
     epoch: Instant,
@@ -160,6 +162,7 @@ impl Pool {
             sleep: Sleep::new(handlers),
             vigil: Vigil::new(),
             turns,
+            common: Arc::clone(&common),
             controls: shape.controls,
             standbys_per_loop: shape.blocking_threads,
             epoch: Instant::now(),
@@ -427,6 +430,7 @@ impl<F: HandlerFactory> Shared<F> {
                 if std::mem::take(&mut searching) && self.sleep.found() {
                     self.wake_next(number);
                 }
+                self.common.counters.count(Counter::Stolen);
                 let began = self.now();
                 run(&mut job, handler);
                 self.stations[number].record(self.now() - began);
@@ -530,6 +534,7 @@ impl<F: HandlerFactory> Shared<F> {
         }
         match station.lease.take_back() {
             Some(held) => {
+                self.common.counters.count(Counter::Rescued);
                 self.sleep.end_lend();
                 self.sleep.send_driver(held);
             }
