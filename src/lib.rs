@@ -5,6 +5,7 @@ pub mod event_loop;
 pub mod exchange;
 pub mod http1;
 mod inherited;
+pub mod local;
 pub mod net;
 pub mod observe;
 pub mod pool;
