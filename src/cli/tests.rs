@@ -1,3 +1,5 @@
+//! The flag table against what comes out of it. Its environment is tested from outside, in tests/cli.rs.
+
 use super::*;
 use crate::config::{BindAddress, Interface, Timeouts, UnderscoreNames};
 use crate::http1::Limits;

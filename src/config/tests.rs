@@ -1,3 +1,5 @@
+//! Which settings go together, and what a refusal says.
+
 use super::*;
 use crate::topology::tests::equal_cpus;
 
