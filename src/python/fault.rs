@@ -5,7 +5,6 @@
 
 use std::io::Write;
 
-use super::ffi;
 use super::object::{Attached, Exception, Owned, Raised};
 
 /// The traceback of the exception that is set, as `python3` prints it, with a newline at its end.
@@ -66,12 +65,6 @@ pub fn log_view(py: Attached, raised: Raised, method: &[u8], target: &[u8]) {
     log_exception(py, raised, &format!("the application failed on {request}"));
 }
 
-/// An exception must not be set when user code is called that the exception is not meant for.
-pub fn log_pending(py: Attached, doing: &str) {
-    if py.has_exception() {
-        log_exception(py, Raised, doing);
-    }
-}
 
 pub fn log_error(text: &str) {
     write_line(text);
@@ -96,13 +89,6 @@ fn write_line(text: &str) {
 /// True for what `sys.exit()` raises.
 pub fn is_exit(py: Attached, exception: &Owned) -> bool {
     py.is_instance(exception, Exception::SystemExit)
-}
-
-/// Reports an exception that can't be passed on to anybody (a finaliser's, say) in Python's own way.
-pub fn write_unraisable(py: Attached, _: Raised, object: &Owned) {
-    let _ = py;
-    // SAFETY: attached; an exception is set and the object is live.
-    unsafe { ffi::PyErr_WriteUnraisable(object.ptr()) };
 }
 
 #[cfg(test)]

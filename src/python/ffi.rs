@@ -7,6 +7,7 @@
 
 pub use pyo3_ffi::*;
 
+#[cfg(Py_GIL_DISABLED)]
 use std::ffi::c_int;
 
 #[cfg(Py_GIL_DISABLED)]

@@ -109,15 +109,14 @@ impl Attached {
         struct Return(*mut ffi::PyThreadState);
         impl Drop for Return {
             fn drop(&mut self) {
-                super::gate::before_attach();
                 // SAFETY: this thread's own state, put aside below.
-                unsafe { ffi::PyEval_RestoreThread(self.0) };
-                super::gate::after_attach();
+                super::gate::attach(|| unsafe { ffi::PyEval_RestoreThread(self.0) });
             }
         }
-        // No turn is offered here: what follows may block (docs/cpython-facts.md, the barrier's pitfalls).
+        let mut state = ptr::null_mut();
         // SAFETY: `self` is the proof that the thread is attached.
-        let _return = Return(unsafe { ffi::PyEval_SaveThread() });
+        super::gate::detach_for_wait(|| state = unsafe { ffi::PyEval_SaveThread() });
+        let _return = Return(state);
         work()
     }
 
@@ -140,6 +139,17 @@ impl Attached {
     pub fn interned(self, text: &'static CStr) -> Result<Owned, Raised> {
         // SAFETY: `self`; a valid C string.
         unsafe { Owned::new(ffi::PyUnicode_InternFromString(text.as_ptr())) }
+    }
+
+    /// The same for a name that is put together at start-up. Never for one that a client chose: interned strings are not
+    /// freed on a free-threaded build.
+    pub fn intern(self, latin1: &[u8]) -> Result<Owned, Raised> {
+        let mut string = self.latin1(latin1)?.into_ptr();
+        // SAFETY: `self`; replaces our reference by one to the interned string.
+        unsafe {
+            ffi::PyUnicode_InternInPlace(&mut string);
+            Owned::new(string)
+        }
     }
 
     /// Bytes as the latin-1 string that PEP 3333 calls for ("Unicode Issues").
@@ -173,6 +183,11 @@ impl Attached {
         unsafe {
             Owned::new(ffi::PyBytes_FromStringAndSize(bytes.as_ptr().cast(), bytes.len() as Py_ssize_t))
         }
+    }
+
+    pub fn int(self, value: i64) -> Result<Owned, Raised> {
+        // SAFETY: `self`.
+        unsafe { Owned::new(ffi::PyLong_FromLongLong(value)) }
     }
 
     pub fn bool(self, value: bool) -> Owned {
@@ -320,7 +335,7 @@ impl Attached {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exception {
     Assertion,
-    Attribute,
+    BrokenPipe,
     ModuleNotFound,
     Os,
     Runtime,
@@ -336,7 +351,7 @@ impl Exception {
         unsafe {
             match self {
                 Exception::Assertion => ffi::PyExc_AssertionError,
-                Exception::Attribute => ffi::PyExc_AttributeError,
+                Exception::BrokenPipe => ffi::PyExc_BrokenPipeError,
                 Exception::ModuleNotFound => ffi::PyExc_ModuleNotFoundError,
                 Exception::Os => ffi::PyExc_OSError,
                 Exception::Runtime => ffi::PyExc_RuntimeError,
@@ -358,7 +373,7 @@ pub unsafe fn bytes_of<'a>(object: *mut PyObject) -> &'a [u8] {
     // SAFETY: the caller's promise.
     unsafe {
         debug_assert!(ffi::PyBytes_Check(object) != 0);
-        std::slice::from_raw_parts(ffi::PyBytes_AS_STRING(object).cast::<u8>(), ffi::PyBytes_GET_SIZE(object) as usize)
+        std::slice::from_raw_parts(ffi::PyBytes_AS_STRING(object).cast::<u8>(), ffi::Py_SIZE(object) as usize)
     }
 }
 

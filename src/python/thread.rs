@@ -41,19 +41,16 @@ impl ThreadState {
         impl Drop for Detach {
             #[inline]
             fn drop(&mut self) {
-                gate::before_detach();
                 // SAFETY: attached below.
-                unsafe { ffi::PyEval_SaveThread() };
-                gate::after_detach();
+                gate::detach(|| unsafe {
+                    ffi::PyEval_SaveThread();
+                });
             }
         }
-        gate::before_attach();
         // SAFETY: this thread's own state, detached, as `work` can't reach the ThreadState that holds it.
-        let py = unsafe {
-            ffi::PyEval_RestoreThread(self.state);
-            Attached::assume()
-        };
-        gate::after_attach();
+        gate::attach(|| unsafe { ffi::PyEval_RestoreThread(self.state) });
+        // SAFETY: attached just now.
+        let py = unsafe { Attached::assume() };
         let _detach = Detach;
         work(py)
     }
