@@ -38,7 +38,9 @@ impl Class {
             .iter()
             .map(|method| ffi::PyMethodDef {
                 ml_name: method.name.as_ptr(),
-                ml_meth: ffi::PyMethodDefPointer { PyCFunctionFast: method.function },
+                ml_meth: ffi::PyMethodDefPointer {
+                    PyCFunctionFast: method.function,
+                },
                 ml_flags: ffi::METH_FASTCALL,
                 ml_doc: method.doc.as_ptr(),
             })
@@ -50,11 +52,24 @@ impl Class {
         getters.push(ffi::PyGetSetDef::default());
 
         let slot = |slot, pfunc| ffi::PyType_Slot { slot, pfunc };
-        let mut slots: Vec<_> = self.slots.into_iter().map(|(id, function)| slot(id, function)).collect();
+        let mut slots: Vec<_> = self
+            .slots
+            .into_iter()
+            .map(|(id, function)| slot(id, function))
+            .collect();
         // CPython keeps pointing into these tables.
-        slots.push(slot(ffi::Py_tp_methods, Vec::leak(methods).as_mut_ptr().cast()));
-        slots.push(slot(ffi::Py_tp_members, Vec::leak(members).as_mut_ptr().cast()));
-        slots.push(slot(ffi::Py_tp_getset, Vec::leak(getters).as_mut_ptr().cast()));
+        slots.push(slot(
+            ffi::Py_tp_methods,
+            Vec::leak(methods).as_mut_ptr().cast(),
+        ));
+        slots.push(slot(
+            ffi::Py_tp_members,
+            Vec::leak(members).as_mut_ptr().cast(),
+        ));
+        slots.push(slot(
+            ffi::Py_tp_getset,
+            Vec::leak(getters).as_mut_ptr().cast(),
+        ));
         slots.push(slot(ffi::Py_tp_doc, self.doc.as_ptr().cast_mut().cast()));
         slots.push(slot(0, std::ptr::null_mut()));
         let mut spec = ffi::PyType_Spec {
@@ -84,7 +99,10 @@ pub fn entry(body: impl FnOnce(Attached) -> Result<Owned, Raised>) -> *mut PyObj
         Ok(Ok(result)) => result.into_ptr(),
         Ok(Err(Raised)) => std::ptr::null_mut(),
         Err(_) => {
-            let _ = py.raise(Exception::Runtime, "m0serve panicked; its message is on the standard error stream");
+            let _ = py.raise(
+                Exception::Runtime,
+                "m0serve panicked; its message is on the standard error stream",
+            );
             std::ptr::null_mut()
         }
     }
@@ -95,7 +113,10 @@ pub fn entry(body: impl FnOnce(Attached) -> Result<Owned, Raised>) -> *mut PyObj
 /// # Safety
 /// `arguments` and `count` are what CPython passed to the function that is running.
 #[inline]
-pub unsafe fn arguments<'a>(arguments: *mut *mut PyObject, count: ffi::Py_ssize_t) -> &'a [*mut PyObject] {
+pub unsafe fn arguments<'a>(
+    arguments: *mut *mut PyObject,
+    count: ffi::Py_ssize_t,
+) -> &'a [*mut PyObject] {
     if count == 0 {
         return &[];
     }

@@ -21,7 +21,9 @@ pub struct Contexts {
 
 impl Contexts {
     pub fn make(py: Attached) -> Result<Contexts, Raised> {
-        Ok(Contexts { entered: Cell::new(Some(enter(py, fresh(py)?)?)) })
+        Ok(Contexts {
+            entered: Cell::new(Some(enter(py, fresh(py)?)?)),
+        })
     }
 
     /// A request has ended: the next one finds an empty context.
@@ -31,8 +33,9 @@ impl Contexts {
             // Nobody else knows it: one reference is ours, one the thread state's. A token of a variable that was set
             // would hold a third.
             // SAFETY: attached on the thread that made it; a context has a length.
-            let is_untouched =
-                unsafe { ffi::has_only(context.ptr(), 2) && ffi::PyObject_Size(context.ptr()) == 0 };
+            let is_untouched = unsafe {
+                ffi::has_only(context.ptr(), 2) && ffi::PyObject_Size(context.ptr()) == 0
+            };
             if is_untouched {
                 self.entered.set(Some(context));
                 return Ok(());
@@ -55,7 +58,9 @@ impl Contexts {
 
     /// Enters a context that was put aside; the empty one goes.
     pub fn take_up(&self, py: Attached, left: Option<Left>) -> Result<(), Raised> {
-        let Some(Left(context)) = left else { return Ok(()) };
+        let Some(Left(context)) = left else {
+            return Ok(());
+        };
         if let Some(empty) = self.entered.take() {
             exit(py, &empty)?;
         }

@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use super::super::ffi;
 use super::super::object::{Attached, Owned, Raised};
 use super::names::{Found, Names, Role};
+use crate::config::UnderscoreNames;
 use crate::exchange::Exchange;
 use crate::http1::{self, Version};
 use crate::net::Endpoint;
@@ -17,7 +18,7 @@ use crate::net::Endpoint;
 /// What the settings and the thread contribute.
 pub struct Fixed<'a> {
     pub root_path: &'a str,
-    pub underscores: bool,
+    pub underscores: UnderscoreNames,
     /// More than one thread may run views.
     pub multithread: bool,
     pub errors: &'a Owned,
@@ -59,7 +60,9 @@ pub struct Environ {
 }
 
 /// `GET` is what the template has.
-const METHODS: [&[u8]; 7] = [b"GET", b"POST", b"PUT", b"PATCH", b"DELETE", b"HEAD", b"OPTIONS"];
+const METHODS: [&[u8]; 7] = [
+    b"GET", b"POST", b"PUT", b"PATCH", b"DELETE", b"HEAD", b"OPTIONS",
+];
 
 impl Environ {
     pub fn make(py: Attached, fixed: &Fixed) -> Result<Environ, Raised> {
@@ -78,7 +81,10 @@ impl Environ {
             input: py.interned(c"wsgi.input")?,
             host: py.interned(c"HTTP_HOST")?,
         };
-        let methods = METHODS.iter().map(|method| py.intern(method)).collect::<Result<Vec<_>, _>>()?;
+        let methods = METHODS
+            .iter()
+            .map(|method| py.intern(method))
+            .collect::<Result<Vec<_>, _>>()?;
         let root_path = fixed.root_path.trim_end_matches('/');
 
         let empty = py.str("")?;
@@ -89,7 +95,10 @@ impl Environ {
         let template = unsafe { Owned::new(ffi::PyDict_New())? };
         let set = |key: &Owned, value: &Owned| py.set_item(&template, key, value);
         set(&keys.method, &methods[0])?;
-        set(&py.interned(c"SCRIPT_NAME")?, &py.latin1(root_path.as_bytes())?)?;
+        set(
+            &py.interned(c"SCRIPT_NAME")?,
+            &py.latin1(root_path.as_bytes())?,
+        )?;
         set(&keys.path_info, &slash)?;
         set(&keys.query_string, &empty)?;
         set(&keys.raw_uri, &slash)?;
@@ -99,13 +108,19 @@ impl Environ {
         set(&keys.remote_port, &empty)?;
         set(&keys.server_name, &py.str("localhost")?)?;
         set(&keys.server_port, &py.str("80")?)?;
-        set(&py.interned(c"SERVER_SOFTWARE")?, &py.str(concat!("m0serve/", env!("CARGO_PKG_VERSION")))?)?;
+        set(
+            &py.interned(c"SERVER_SOFTWARE")?,
+            &py.str(concat!("m0serve/", env!("CARGO_PKG_VERSION")))?,
+        )?;
         set(&py.interned(c"GATEWAY_INTERFACE")?, &py.str("CGI/1.1")?)?;
         set(&py.interned(c"wsgi.version")?, &py.tuple([&one, &zero])?)?;
         set(&py.interned(c"wsgi.url_scheme")?, &py.interned(c"http")?)?;
         set(&keys.input, fixed.empty_input)?;
         set(&py.interned(c"wsgi.errors")?, fixed.errors)?;
-        set(&py.interned(c"wsgi.multithread")?, &py.bool(fixed.multithread))?;
+        set(
+            &py.interned(c"wsgi.multithread")?,
+            &py.bool(fixed.multithread),
+        )?;
         set(&py.interned(c"wsgi.multiprocess")?, &py.bool(false))?;
         set(&py.interned(c"wsgi.run_once")?, &py.bool(false))?;
         set(&py.interned(c"wsgi.input_terminated")?, &py.bool(true))?;
@@ -127,19 +142,21 @@ impl Environ {
         })
     }
 
-    /// The environ of the request in `exchange`, without its body's input object.
-    pub fn of(&mut self, py: Attached, exchange: &Exchange) -> Result<Owned, Raised> {
+    /// The environ of the request in `exchange`, without its body's input object. None if the settings refuse the request.
+    pub fn of(&mut self, py: Attached, exchange: &Exchange) -> Result<Option<Owned>, Raised> {
         self.note_addresses(py, exchange)?;
         // SAFETY: attached; a live dict of this thread's.
         let environ = unsafe { Owned::new(ffi::PyDict_Copy(self.template.ptr()))? };
         self.set_request_line(py, exchange, &environ)?;
-        self.set_fields(py, exchange, &environ)?;
+        if !self.set_fields(py, exchange, &environ)? {
+            return Ok(None);
+        }
         if let Some(length) = exchange.content_length() {
             let mut digits = itoa::Buffer::new();
             let value = py.latin1(digits.format(length).as_bytes())?;
             py.set_item(&environ, &self.keys.content_length, &value)?;
         }
-        Ok(environ)
+        Ok(Some(environ))
     }
 
     pub fn set_input(&self, py: Attached, environ: &Owned, input: &Owned) -> Result<(), Raised> {
@@ -162,9 +179,15 @@ impl Environ {
         match (peer, &self.peer) {
             (Endpoint::Ip(now), before) => {
                 if !matches!(before, Some(Endpoint::Ip(before)) if before.ip() == now.ip()) {
-                    set(&self.keys.remote_addr, &py.latin1(address(&mut self.text, now.ip()))?)?;
+                    set(
+                        &self.keys.remote_addr,
+                        &py.latin1(address(&mut self.text, now.ip()))?,
+                    )?;
                 }
-                set(&self.keys.remote_port, &py.latin1(itoa::Buffer::new().format(now.port()).as_bytes())?)?;
+                set(
+                    &self.keys.remote_port,
+                    &py.latin1(itoa::Buffer::new().format(now.port()).as_bytes())?,
+                )?;
             }
             // A Unix socket's client has no address. RFC 3875 4.1.8 wants the key all the same.
             (Endpoint::Unix(_), _) => {
@@ -186,13 +209,21 @@ impl Environ {
             Endpoint::Unix(_) => (py.str("localhost")?, 80),
         };
         set(&self.keys.server_name, &name)?;
-        set(&self.keys.server_port, &py.latin1(itoa::Buffer::new().format(port).as_bytes())?)?;
+        set(
+            &self.keys.server_port,
+            &py.latin1(itoa::Buffer::new().format(port).as_bytes())?,
+        )?;
         self.local = Some(local.clone());
         Ok(())
     }
 
     #[inline]
-    fn set_request_line(&mut self, py: Attached, exchange: &Exchange, environ: &Owned) -> Result<(), Raised> {
+    fn set_request_line(
+        &mut self,
+        py: Attached,
+        exchange: &Exchange,
+        environ: &Owned,
+    ) -> Result<(), Raised> {
         let set = |key, value: &Owned| py.set_item(environ, key, value);
         let method = exchange.method();
         if method != METHODS[0] {
@@ -228,11 +259,20 @@ impl Environ {
         if path != b"*" {
             http1::percent_decode(path, &mut self.decoded);
         }
-        set(&self.keys.path_info, &py.latin1(below(&self.decoded, &self.root_path))?)
+        set(
+            &self.keys.path_info,
+            &py.latin1(below(&self.decoded, &self.root_path))?,
+        )
     }
 
+    /// False if a field's name is one that the settings refuse.
     #[inline]
-    fn set_fields(&mut self, py: Attached, exchange: &Exchange, environ: &Owned) -> Result<(), Raised> {
+    fn set_fields(
+        &mut self,
+        py: Attached,
+        exchange: &Exchange,
+        environ: &Owned,
+    ) -> Result<bool, Raised> {
         for (name, value) in exchange.fields() {
             match self.names.find(py, name)? {
                 Found::Known(index) => {
@@ -249,20 +289,29 @@ impl Environ {
                 }
                 Found::Other(key) => add(py, environ, &key, py.latin1(value)?, ",")?,
                 Found::Dropped => {}
+                Found::Refused => return Ok(false),
             }
         }
         if let Some(authority) = exchange.authority() {
             py.set_item(environ, &self.keys.host, &py.latin1(authority)?)?;
         }
-        Ok(())
+        Ok(true)
     }
 }
 
 /// Sets a field's value, or joins it to that of an earlier field of the same name (RFC 9110 5.3).
 #[inline]
-fn add(py: Attached, environ: &Owned, key: &Owned, value: Owned, separator: &str) -> Result<(), Raised> {
+fn add(
+    py: Attached,
+    environ: &Owned,
+    key: &Owned,
+    value: Owned,
+    separator: &str,
+) -> Result<(), Raised> {
     // SAFETY: attached; live objects; null asks for no result.
-    match unsafe { ffi::PyDict_SetDefaultRef(environ.ptr(), key.ptr(), value.ptr(), std::ptr::null_mut()) } {
+    match unsafe {
+        ffi::PyDict_SetDefaultRef(environ.ptr(), key.ptr(), value.ptr(), std::ptr::null_mut())
+    } {
         0 => Ok(()),
         1 => join(py, environ, key, &value, separator),
         _ => Err(Raised),
@@ -270,11 +319,20 @@ fn add(py: Attached, environ: &Owned, key: &Owned, value: Owned, separator: &str
 }
 
 #[cold]
-fn join(py: Attached, environ: &Owned, key: &Owned, value: &Owned, separator: &str) -> Result<(), Raised> {
+fn join(
+    py: Attached,
+    environ: &Owned,
+    key: &Owned,
+    value: &Owned,
+    separator: &str,
+) -> Result<(), Raised> {
     // SAFETY: attached; live objects; the dict is ours alone, so what it holds stays while we look.
     let joined = unsafe {
         let before = Owned::borrowed(ffi::PyDict_GetItemWithError(environ.ptr(), key.ptr()));
-        let start = Owned::new(ffi::PyUnicode_Concat(before.ptr(), py.str(separator)?.ptr()))?;
+        let start = Owned::new(ffi::PyUnicode_Concat(
+            before.ptr(),
+            py.str(separator)?.ptr(),
+        ))?;
         Owned::new(ffi::PyUnicode_Concat(start.ptr(), value.ptr()))?
     };
     py.set_item(environ, key, &joined)

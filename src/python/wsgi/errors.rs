@@ -8,7 +8,7 @@ use std::ptr;
 use std::sync::Mutex;
 
 use super::super::ffi;
-use super::super::ffi::{PyObject, PyTypeObject, Py_ssize_t};
+use super::super::ffi::{Py_ssize_t, PyObject, PyTypeObject};
 use super::super::object::{Attached, Exception, Owned, Raised, class_name};
 use super::super::types::{self, Class, Method, arguments, entry};
 use crate::sync::lock;
@@ -30,13 +30,33 @@ pub fn class(py: Attached) -> Result<*mut PyTypeObject, Raised> {
         size: size_of::<Errors>(),
         flags: ffi::Py_TPFLAGS_DISALLOW_INSTANTIATION,
         methods: &[
-            Method { name: c"write", function: write, doc: c"write(text) -> int" },
-            Method { name: c"writelines", function: writelines, doc: c"writelines(iterable of text)" },
-            Method { name: c"flush", function: flush, doc: c"Writes out what has no line end yet." },
-            Method { name: c"isatty", function: isatty, doc: c"False" },
+            Method {
+                name: c"write",
+                function: write,
+                doc: c"write(text) -> int",
+            },
+            Method {
+                name: c"writelines",
+                function: writelines,
+                doc: c"writelines(iterable of text)",
+            },
+            Method {
+                name: c"flush",
+                function: flush,
+                doc: c"Writes out what has no line end yet.",
+            },
+            Method {
+                name: c"isatty",
+                function: isatty,
+                doc: c"False",
+            },
         ],
         members: Vec::new(),
-        getters: vec![ffi::PyGetSetDef { name: c"encoding".as_ptr(), get: Some(encoding), ..Default::default() }],
+        getters: vec![ffi::PyGetSetDef {
+            name: c"encoding".as_ptr(),
+            get: Some(encoding),
+            ..Default::default()
+        }],
         slots: vec![(ffi::Py_tp_dealloc, dealloc as *mut _)],
     }
     .make(py)
@@ -75,9 +95,15 @@ impl Errors {
         // SAFETY: attached; the caller holds its argument.
         let (encoded, length) = unsafe {
             if ffi::PyUnicode_Check(text) == 0 {
-                return Err(py.raise(Exception::Type, &format!("a str is expected, not {}", class_name(text))));
+                return Err(py.raise(
+                    Exception::Type,
+                    &format!("a str is expected, not {}", class_name(text)),
+                ));
             }
-            (py.text(&Owned::borrowed(text))?, ffi::PyUnicode_GET_LENGTH(text))
+            (
+                py.text(&Owned::borrowed(text))?,
+                ffi::PyUnicode_GET_LENGTH(text),
+            )
         };
         let whole = {
             let mut pending = lock(&self.pending);
@@ -107,7 +133,11 @@ fn emit(py: Attached, bytes: &[u8]) {
     }
 }
 
-unsafe extern "C" fn write(object: *mut PyObject, args: *mut *mut PyObject, count: Py_ssize_t) -> *mut PyObject {
+unsafe extern "C" fn write(
+    object: *mut PyObject,
+    args: *mut *mut PyObject,
+    count: Py_ssize_t,
+) -> *mut PyObject {
     // SAFETY: CPython passes its own.
     let (errors, arguments) = unsafe { (Errors::of(object), arguments(args, count)) };
     entry(|py| {
@@ -120,7 +150,11 @@ unsafe extern "C" fn write(object: *mut PyObject, args: *mut *mut PyObject, coun
     })
 }
 
-unsafe extern "C" fn writelines(object: *mut PyObject, args: *mut *mut PyObject, count: Py_ssize_t) -> *mut PyObject {
+unsafe extern "C" fn writelines(
+    object: *mut PyObject,
+    args: *mut *mut PyObject,
+    count: Py_ssize_t,
+) -> *mut PyObject {
     // SAFETY: CPython passes its own.
     let (errors, arguments) = unsafe { (Errors::of(object), arguments(args, count)) };
     entry(|py| {
@@ -133,7 +167,11 @@ unsafe extern "C" fn writelines(object: *mut PyObject, args: *mut *mut PyObject,
             loop {
                 let line = ffi::PyIter_Next(iterator.ptr());
                 if line.is_null() {
-                    return if py.has_exception() { Err(Raised) } else { Ok(py.none()) };
+                    return if py.has_exception() {
+                        Err(Raised)
+                    } else {
+                        Ok(py.none())
+                    };
                 }
                 errors.write(py, Owned::new(line)?.ptr())?;
             }
@@ -141,7 +179,11 @@ unsafe extern "C" fn writelines(object: *mut PyObject, args: *mut *mut PyObject,
     })
 }
 
-unsafe extern "C" fn flush(object: *mut PyObject, _: *mut *mut PyObject, _: Py_ssize_t) -> *mut PyObject {
+unsafe extern "C" fn flush(
+    object: *mut PyObject,
+    _: *mut *mut PyObject,
+    _: Py_ssize_t,
+) -> *mut PyObject {
     // SAFETY: CPython passes its own.
     let errors = unsafe { Errors::of(object) };
     entry(|py| {
@@ -150,7 +192,11 @@ unsafe extern "C" fn flush(object: *mut PyObject, _: *mut *mut PyObject, _: Py_s
     })
 }
 
-unsafe extern "C" fn isatty(_: *mut PyObject, _: *mut *mut PyObject, _: Py_ssize_t) -> *mut PyObject {
+unsafe extern "C" fn isatty(
+    _: *mut PyObject,
+    _: *mut *mut PyObject,
+    _: Py_ssize_t,
+) -> *mut PyObject {
     entry(|py| Ok(py.bool(false)))
 }
 

@@ -8,7 +8,7 @@ use std::os::fd::{BorrowedFd, RawFd};
 use std::ptr;
 
 use super::super::ffi;
-use super::super::ffi::{PyObject, PyTypeObject, Py_ssize_t};
+use super::super::ffi::{Py_ssize_t, PyObject, PyTypeObject};
 use super::super::object::{Attached, Exception, Owned, Raised};
 use super::super::types::{self, Class, Method, entry};
 
@@ -30,11 +30,23 @@ pub fn class(py: Attached) -> Result<*mut PyTypeObject, Raised> {
         doc: c"FileWrapper(file, block_size=65536): the file's content in blocks.",
         size: size_of::<FileWrapper>(),
         flags: ffi::Py_TPFLAGS_HAVE_GC,
-        methods: &[Method { name: c"close", function: close, doc: c"Closes the file if it can be closed." }],
+        methods: &[Method {
+            name: c"close",
+            function: close,
+            doc: c"Closes the file if it can be closed.",
+        }],
         members: Vec::new(),
         getters: vec![
-            ffi::PyGetSetDef { name: c"filelike".as_ptr(), get: Some(get_file), ..Default::default() },
-            ffi::PyGetSetDef { name: c"blksize".as_ptr(), get: Some(get_block), ..Default::default() },
+            ffi::PyGetSetDef {
+                name: c"filelike".as_ptr(),
+                get: Some(get_file),
+                ..Default::default()
+            },
+            ffi::PyGetSetDef {
+                name: c"blksize".as_ptr(),
+                get: Some(get_block),
+                ..Default::default()
+            },
         ],
         slots: vec![
             (ffi::Py_tp_new, new as *mut _),
@@ -115,10 +127,18 @@ fn look(py: Attached, file: &Owned) -> Result<Option<PlainFile>, Raised> {
         return Ok(None);
     }
     let offset = u64::try_from(offset).unwrap_or(0);
-    Ok(Some(PlainFile { descriptor, offset, len: (stat.st_size as u64).saturating_sub(offset) }))
+    Ok(Some(PlainFile {
+        descriptor,
+        offset,
+        len: (stat.st_size as u64).saturating_sub(offset),
+    }))
 }
 
-unsafe extern "C" fn new(class: *mut PyTypeObject, args: *mut PyObject, named: *mut PyObject) -> *mut PyObject {
+unsafe extern "C" fn new(
+    class: *mut PyTypeObject,
+    args: *mut PyObject,
+    named: *mut PyObject,
+) -> *mut PyObject {
     entry(|py| {
         let mut file = ptr::null_mut();
         let mut block = BLOCK;
@@ -167,7 +187,12 @@ unsafe extern "C" fn next(object: *mut PyObject) -> *mut PyObject {
     let block = entry(|py| {
         // SAFETY: attached; CPython passes its own.
         let (file, size) = unsafe {
-            (file_of(py, object)?, Owned::new(ffi::PyLong_FromSsize_t((*object.cast::<FileWrapper>()).block))?)
+            (
+                file_of(py, object)?,
+                Owned::new(ffi::PyLong_FromSsize_t(
+                    (*object.cast::<FileWrapper>()).block,
+                ))?,
+            )
         };
         py.call_method(&file, c"read", [&size])
     });
@@ -181,7 +206,11 @@ unsafe extern "C" fn next(object: *mut PyObject) -> *mut PyObject {
     }
 }
 
-unsafe extern "C" fn close(object: *mut PyObject, _: *mut *mut PyObject, _: Py_ssize_t) -> *mut PyObject {
+unsafe extern "C" fn close(
+    object: *mut PyObject,
+    _: *mut *mut PyObject,
+    _: Py_ssize_t,
+) -> *mut PyObject {
     entry(|py| {
         // SAFETY: CPython passes its own.
         let file = unsafe { file_of(py, object)? };
@@ -199,13 +228,24 @@ unsafe extern "C" fn get_file(object: *mut PyObject, _: *mut c_void) -> *mut PyO
 
 unsafe extern "C" fn get_block(object: *mut PyObject, _: *mut c_void) -> *mut PyObject {
     // SAFETY: attached; CPython passes its own.
-    entry(|_| unsafe { Owned::new(ffi::PyLong_FromSsize_t((*object.cast::<FileWrapper>()).block)) })
+    entry(|_| unsafe {
+        Owned::new(ffi::PyLong_FromSsize_t(
+            (*object.cast::<FileWrapper>()).block,
+        ))
+    })
 }
 
-unsafe extern "C" fn traverse(object: *mut PyObject, visit: ffi::visitproc, argument: *mut c_void) -> c_int {
+unsafe extern "C" fn traverse(
+    object: *mut PyObject,
+    visit: ffi::visitproc,
+    argument: *mut c_void,
+) -> c_int {
     // SAFETY: called by the collector with a live instance; an instance of a heap type holds its type (3.9 and later).
     unsafe {
-        for held in [(*object.cast::<FileWrapper>()).file, ffi::Py_TYPE(object).cast()] {
+        for held in [
+            (*object.cast::<FileWrapper>()).file,
+            ffi::Py_TYPE(object).cast(),
+        ] {
             if !held.is_null() {
                 let result = visit(held, argument);
                 if result != 0 {

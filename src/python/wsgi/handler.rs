@@ -52,7 +52,10 @@ impl WsgiHandler {
             })
         });
         desk.answer.enter_thread();
-        WsgiHandler { thread, desk: ManuallyDrop::new(desk) }
+        WsgiHandler {
+            thread,
+            desk: ManuallyDrop::new(desk),
+        }
     }
 }
 
@@ -72,12 +75,14 @@ impl Drop for WsgiHandler {
 impl Handler for WsgiHandler {
     fn handle(&mut self, exchange: &mut Exchange) -> Progress {
         let desk = &**self.desk;
-        self.thread.attached(|py| desk.guarded(py, exchange, |exchange| desk.run(py, exchange)))
+        self.thread
+            .attached(|py| desk.guarded(py, exchange, |exchange| desk.run(py, exchange)))
     }
 
     fn resume(&mut self, key: u32, exchange: &mut Exchange) -> Progress {
         let desk = &**self.desk;
-        self.thread.attached(|py| desk.guarded(py, exchange, |exchange| desk.resume(py, key, exchange)))
+        self.thread
+            .attached(|py| desk.guarded(py, exchange, |exchange| desk.resume(py, key, exchange)))
     }
 
     fn abandon(&mut self, key: u32) {
@@ -149,7 +154,13 @@ impl Desk {
         self.answer.begin(&pair);
         self.answer.open(exchange, &pair);
         match self.call(py) {
-            Ok(result) => self.answer_with(py, result, pair),
+            Ok(Some(result)) => self.answer_with(py, result, pair),
+            Ok(None) => {
+                // SAFETY: between `open` and `close`, no other reference is alive.
+                unsafe { self.answer.exchange() }.fail(400);
+                self.end(py, pair);
+                Progress::Done
+            }
             Err(raised) => {
                 self.fail(py, raised);
                 self.end(py, pair);
@@ -158,14 +169,16 @@ impl Desk {
         }
     }
 
-    /// Calls the application.
+    /// Calls the application. None if the settings keep the request from it.
     #[inline]
-    fn call(&self, py: Attached) -> Result<Owned, Raised> {
+    fn call(&self, py: Attached) -> Result<Option<Owned>, Raised> {
         let environ = {
             let mut maker = self.environ.borrow_mut();
             // SAFETY: between `open` and `close`; making the environ runs no code of the application's.
             let exchange = unsafe { self.answer.exchange() };
-            let environ = maker.of(py, exchange)?;
+            let Some(environ) = maker.of(py, exchange)? else {
+                return Ok(None);
+            };
             match exchange.take_body() {
                 Body::Empty => {}
                 body => maker.set_input(py, &environ, &input::make(py, classes().input, body)?)?,
@@ -182,14 +195,16 @@ impl Desk {
                 2 | ffi::PY_VECTORCALL_ARGUMENTS_OFFSET,
                 std::ptr::null_mut(),
             ))
+            .map(Some)
         }
     }
 
     /// Sends what the application returned. Lists and tuples are whole bodies, everything else comes in pieces.
     fn answer_with(&self, py: Attached, result: Owned, pair: Pair) -> Progress {
         // SAFETY: attached; a live object. Exactly these classes: a subclass may have an `__iter__` or `close` of its own.
-        let is_whole =
-            unsafe { ffi::PyList_CheckExact(result.ptr()) != 0 || ffi::PyTuple_CheckExact(result.ptr()) != 0 };
+        let is_whole = unsafe {
+            ffi::PyList_CheckExact(result.ptr()) != 0 || ffi::PyTuple_CheckExact(result.ptr()) != 0
+        };
         if is_whole {
             if let Err(raised) = self.send_whole(py, &result, &pair) {
                 self.fail(py, raised);
@@ -213,8 +228,13 @@ impl Desk {
                 return Ok(());
             }
         }
-        let items = (0..length).map(|index| item(py, result, index)).collect::<Result<Vec<_>, _>>()?;
-        let chunks = items.iter().map(|item| chunk(py, item)).collect::<Result<Vec<_>, _>>()?;
+        let items = (0..length)
+            .map(|index| item(py, result, index))
+            .collect::<Result<Vec<_>, _>>()?;
+        let chunks = items
+            .iter()
+            .map(|item| chunk(py, item))
+            .collect::<Result<Vec<_>, _>>()?;
         let size = BodySize::Known(chunks.iter().map(|chunk| chunk.len() as u64).sum());
         self.check_started(py, pair)?;
         for chunk in chunks {
@@ -235,9 +255,10 @@ impl Desk {
 
     pub(super) fn check_started(&self, py: Attached, pair: &Pair) -> Result<(), Raised> {
         match pair.stage() {
-            Stage::Awaited => {
-                Err(py.raise(Exception::Assertion, "the application did not call start_response() before its body"))
-            }
+            Stage::Awaited => Err(py.raise(
+                Exception::Assertion,
+                "the application did not call start_response() before its body",
+            )),
             Stage::Held | Stage::Sent => Ok(()),
         }
     }
@@ -281,7 +302,10 @@ fn item(py: Attached, sequence: &Owned, index: ffi::Py_ssize_t) -> Result<Owned,
         if ffi::PyList_CheckExact(sequence.ptr()) != 0 {
             Owned::new(ffi::PyList_GetItemRef(sequence.ptr(), index))
         } else {
-            Ok(Owned::borrowed(ffi::PyTuple_GET_ITEM(sequence.ptr(), index)))
+            Ok(Owned::borrowed(ffi::PyTuple_GET_ITEM(
+                sequence.ptr(),
+                index,
+            )))
         }
     }
 }
@@ -292,7 +316,10 @@ pub(super) fn chunk<'a>(py: Attached, item: &'a Owned) -> Result<&'a [u8], Raise
     // SAFETY: attached; a live object, held for as long as the slice.
     unsafe {
         if ffi::PyBytes_Check(item.ptr()) == 0 {
-            let text = format!("the application's body must consist of bytes, not {}", class_name(item.ptr()));
+            let text = format!(
+                "the application's body must consist of bytes, not {}",
+                class_name(item.ptr())
+            );
             return Err(py.raise(Exception::Type, &text));
         }
         Ok(bytes_of(item.ptr()))

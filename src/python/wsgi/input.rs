@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::super::ffi;
-use super::super::ffi::{PyObject, PyTypeObject, Py_ssize_t};
+use super::super::ffi::{Py_ssize_t, PyObject, PyTypeObject};
 use super::super::object::{Attached, Exception, Owned, Raised};
 use super::super::types::{self, Class, Method, arguments, entry};
 use crate::exchange::Body;
@@ -32,7 +32,11 @@ struct Input {
 
 enum Source {
     Memory(Vec<u8>),
-    Spooled { file: File, len: u64, ahead: Mutex<Ahead> },
+    Spooled {
+        file: File,
+        len: u64,
+        ahead: Mutex<Ahead>,
+    },
 }
 
 /// What was read from the file beyond the last line.
@@ -49,18 +53,58 @@ pub fn class(py: Attached) -> Result<*mut PyTypeObject, Raised> {
         size: size_of::<Input>(),
         flags: ffi::Py_TPFLAGS_DISALLOW_INSTANTIATION,
         methods: &[
-            Method { name: c"read", function: read, doc: c"read(size=-1) -> bytes" },
-            Method { name: c"read1", function: read, doc: c"read1(size=-1) -> bytes" },
-            Method { name: c"readinto", function: readinto, doc: c"readinto(buffer) -> int" },
-            Method { name: c"readline", function: readline, doc: c"readline(size=-1) -> bytes" },
-            Method { name: c"readlines", function: readlines, doc: c"readlines(hint=-1) -> list of bytes" },
-            Method { name: c"readable", function: yes, doc: c"True" },
-            Method { name: c"writable", function: no, doc: c"False" },
-            Method { name: c"seekable", function: no, doc: c"False" },
-            Method { name: c"close", function: close, doc: c"Without effect: the server closes the body." },
+            Method {
+                name: c"read",
+                function: read,
+                doc: c"read(size=-1) -> bytes",
+            },
+            Method {
+                name: c"read1",
+                function: read,
+                doc: c"read1(size=-1) -> bytes",
+            },
+            Method {
+                name: c"readinto",
+                function: readinto,
+                doc: c"readinto(buffer) -> int",
+            },
+            Method {
+                name: c"readline",
+                function: readline,
+                doc: c"readline(size=-1) -> bytes",
+            },
+            Method {
+                name: c"readlines",
+                function: readlines,
+                doc: c"readlines(hint=-1) -> list of bytes",
+            },
+            Method {
+                name: c"readable",
+                function: yes,
+                doc: c"True",
+            },
+            Method {
+                name: c"writable",
+                function: no,
+                doc: c"False",
+            },
+            Method {
+                name: c"seekable",
+                function: no,
+                doc: c"False",
+            },
+            Method {
+                name: c"close",
+                function: close,
+                doc: c"Without effect: the server closes the body.",
+            },
         ],
         members: Vec::new(),
-        getters: vec![ffi::PyGetSetDef { name: c"closed".as_ptr(), get: Some(closed), ..Default::default() }],
+        getters: vec![ffi::PyGetSetDef {
+            name: c"closed".as_ptr(),
+            get: Some(closed),
+            ..Default::default()
+        }],
         slots: vec![
             (ffi::Py_tp_dealloc, dealloc as *mut _),
             (ffi::Py_tp_iter, ffi::PyObject_SelfIter as *mut _),
@@ -75,7 +119,11 @@ pub fn make(py: Attached, class: *mut PyTypeObject, body: Body) -> Result<Owned,
     let source = match body {
         Body::Empty => Source::Memory(Vec::new()),
         Body::Memory(bytes) => Source::Memory(bytes),
-        Body::Spooled(file, len) => Source::Spooled { file, len, ahead: Mutex::default() },
+        Body::Spooled(file, len) => Source::Spooled {
+            file,
+            len,
+            ahead: Mutex::default(),
+        },
     };
     let _ = py;
     // SAFETY: attached; the instance is fresh, and its fields are written before anybody sees it.
@@ -110,7 +158,9 @@ impl Input {
         // Relaxed: the position orders nothing else, the body never changes.
         let start = self
             .position
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |start| Some(end(start)))
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |start| {
+                Some(end(start))
+            })
             .unwrap_or_else(|start| start);
         start..end(start)
     }
@@ -123,10 +173,16 @@ impl Input {
                 let len = (range.end - range.start) as usize;
                 // SAFETY: attached; a bytes object with room for `len`, that nobody else sees before it is filled.
                 unsafe {
-                    let object = Owned::new(ffi::PyBytes_FromStringAndSize(ptr::null(), len as Py_ssize_t))?;
-                    let data = ffi::PyBytes_AS_STRING(object.ptr()).cast_mut().cast::<MaybeUninit<u8>>();
+                    let object = Owned::new(ffi::PyBytes_FromStringAndSize(
+                        ptr::null(),
+                        len as Py_ssize_t,
+                    ))?;
+                    let data = ffi::PyBytes_AS_STRING(object.ptr())
+                        .cast_mut()
+                        .cast::<MaybeUninit<u8>>();
                     let room = std::slice::from_raw_parts_mut(data, len);
-                    py.detached(|| fill(file, room, range.start)).map_err(|error| raise_io(py, &error))?;
+                    py.detached(|| fill(file, room, range.start))
+                        .map_err(|error| raise_io(py, &error))?;
                     Ok(object)
                 }
             }
@@ -201,7 +257,9 @@ impl Input {
                 let held = ahead.bytes.len();
                 let more = AHEAD.min((len - start) as usize - held);
                 ahead.bytes.resize(held + more, 0);
-                if let Err(raised) = read_file(py, file, &mut ahead.bytes[held..], start + held as u64) {
+                if let Err(raised) =
+                    read_file(py, file, &mut ahead.bytes[held..], start + held as u64)
+                {
                     ahead.bytes.truncate(held);
                     return Err(raised);
                 }
@@ -215,7 +273,12 @@ impl Input {
     /// Moves the position, unless another thread did.
     fn advance(&self, start: u64, by: usize) -> bool {
         self.position
-            .compare_exchange(start, start + by as u64, Ordering::Relaxed, Ordering::Relaxed)
+            .compare_exchange(
+                start,
+                start + by as u64,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            )
             .is_ok()
     }
 }
@@ -229,7 +292,8 @@ fn read_file(py: Attached, file: &File, buffer: &mut [u8], offset: u64) -> Resul
     if buffer.is_empty() {
         return Ok(());
     }
-    py.detached(|| file.read_exact_at(buffer, offset)).map_err(|error| raise_io(py, &error))
+    py.detached(|| file.read_exact_at(buffer, offset))
+        .map_err(|error| raise_io(py, &error))
 }
 
 /// As `read_exact_at`, for memory that holds nothing yet.
@@ -247,7 +311,10 @@ fn fill(file: &File, room: &mut [MaybeUninit<u8>], offset: u64) -> io::Result<()
 }
 
 fn raise_io(py: Attached, error: &io::Error) -> Raised {
-    py.raise(Exception::Os, &format!("the request's body can't be read back from its temporary file: {error}"))
+    py.raise(
+        Exception::Os,
+        &format!("the request's body can't be read back from its temporary file: {error}"),
+    )
 }
 
 /// The one argument of `read` and its kin: None and negative numbers mean no limit.
@@ -268,19 +335,31 @@ fn limit(py: Attached, arguments: &[*mut PyObject]) -> Result<u64, Raised> {
     }
 }
 
-unsafe extern "C" fn read(object: *mut PyObject, args: *mut *mut PyObject, count: Py_ssize_t) -> *mut PyObject {
+unsafe extern "C" fn read(
+    object: *mut PyObject,
+    args: *mut *mut PyObject,
+    count: Py_ssize_t,
+) -> *mut PyObject {
     // SAFETY: CPython passes its own.
     let (input, arguments) = unsafe { (Input::of(object), arguments(args, count)) };
     entry(|py| input.read(py, limit(py, arguments)?))
 }
 
-unsafe extern "C" fn readline(object: *mut PyObject, args: *mut *mut PyObject, count: Py_ssize_t) -> *mut PyObject {
+unsafe extern "C" fn readline(
+    object: *mut PyObject,
+    args: *mut *mut PyObject,
+    count: Py_ssize_t,
+) -> *mut PyObject {
     // SAFETY: CPython passes its own.
     let (input, arguments) = unsafe { (Input::of(object), arguments(args, count)) };
     entry(|py| input.readline(py, limit(py, arguments)?))
 }
 
-unsafe extern "C" fn readlines(object: *mut PyObject, args: *mut *mut PyObject, count: Py_ssize_t) -> *mut PyObject {
+unsafe extern "C" fn readlines(
+    object: *mut PyObject,
+    args: *mut *mut PyObject,
+    count: Py_ssize_t,
+) -> *mut PyObject {
     // SAFETY: CPython passes its own.
     let (input, arguments) = unsafe { (Input::of(object), arguments(args, count)) };
     entry(|py| {
@@ -309,7 +388,11 @@ unsafe extern "C" fn readlines(object: *mut PyObject, args: *mut *mut PyObject, 
     })
 }
 
-unsafe extern "C" fn readinto(object: *mut PyObject, args: *mut *mut PyObject, count: Py_ssize_t) -> *mut PyObject {
+unsafe extern "C" fn readinto(
+    object: *mut PyObject,
+    args: *mut *mut PyObject,
+    count: Py_ssize_t,
+) -> *mut PyObject {
     // SAFETY: CPython passes its own.
     let (input, arguments) = unsafe { (Input::of(object), arguments(args, count)) };
     entry(|py| {
@@ -357,7 +440,11 @@ unsafe extern "C" fn no(_: *mut PyObject, _: *mut *mut PyObject, _: Py_ssize_t) 
     entry(|py| Ok(py.bool(false)))
 }
 
-unsafe extern "C" fn close(_: *mut PyObject, _: *mut *mut PyObject, _: Py_ssize_t) -> *mut PyObject {
+unsafe extern "C" fn close(
+    _: *mut PyObject,
+    _: *mut *mut PyObject,
+    _: Py_ssize_t,
+) -> *mut PyObject {
     entry(|py| Ok(py.none()))
 }
 

@@ -6,11 +6,11 @@
 
 use super::super::object::{Attached, Exception, Owned, Raised, class_name};
 use super::super::{fault, ffi};
+use super::classes;
 use super::context::Left;
 use super::file_wrapper::{self, PlainFile};
 use super::handler::{Desk, chunk};
 use super::start_response::{Failure, Pair, Stage};
-use super::classes;
 use crate::exchange::{Exchange, Progress, Room};
 use crate::http1::BodySize;
 
@@ -65,7 +65,11 @@ impl Desk {
 
     /// The client has read: the response goes on where it was left.
     pub(super) fn resume(&self, py: Attached, key: u32, exchange: *mut Exchange) -> Progress {
-        let Suspended { body, pair, context } = self.suspended.borrow_mut().remove(key as usize);
+        let Suspended {
+            body,
+            pair,
+            context,
+        } = self.suspended.borrow_mut().remove(key as usize);
         if let Err(raised) = self.contexts.take_up(py, context) {
             fault::log_exception(py, raised, "entering a request's context again");
         }
@@ -75,7 +79,11 @@ impl Desk {
 
     /// The client is gone: the application is told by `close()`.
     pub(super) fn abandon(&self, py: Attached, key: u32) {
-        let Suspended { body, pair, context } = self.suspended.borrow_mut().remove(key as usize);
+        let Suspended {
+            body,
+            pair,
+            context,
+        } = self.suspended.borrow_mut().remove(key as usize);
         if let Err(raised) = self.contexts.take_up(py, context) {
             fault::log_exception(py, raised, "entering a request's context again");
         }
@@ -107,7 +115,11 @@ impl Desk {
     /// Asks for piece after piece and sends each.
     fn pump(&self, py: Attached, iterator: &Owned, pair: &Pair) -> Result<Pace, Failure> {
         // SAFETY: attached; `iterator_of` made sure that its class has this function.
-        let next = unsafe { (*ffi::Py_TYPE(iterator.ptr())).tp_iternext.expect("an iterator has __next__") };
+        let next = unsafe {
+            (*ffi::Py_TYPE(iterator.ptr()))
+                .tp_iternext
+                .expect("an iterator has __next__")
+        };
         loop {
             // SAFETY: attached; a live iterator. Null without an exception, or with StopIteration, is the end.
             let item = match unsafe { Owned::new(next(iterator.ptr())) } {
@@ -145,7 +157,11 @@ impl Desk {
             fault::log_exception(py, raised, "leaving a request's context");
             None
         });
-        let key = self.suspended.borrow_mut().insert(Suspended { body, pair, context });
+        let key = self.suspended.borrow_mut().insert(Suspended {
+            body,
+            pair,
+            context,
+        });
         Progress::Waiting(key as u32)
     }
 
@@ -199,7 +215,9 @@ fn iterator_of(py: Attached, result: &Owned) -> Result<Owned, Raised> {
         // Both can be iterated, but never into what was meant.
         if ffi::PyBytes_Check(result.ptr()) != 0 || ffi::PyUnicode_Check(result.ptr()) != 0 {
             let class = class_name(result.ptr());
-            let text = format!("the application returned {class}; an iterable of bytes is expected, such as [body]");
+            let text = format!(
+                "the application returned {class}; an iterable of bytes is expected, such as [body]"
+            );
             return Err(py.raise(Exception::Type, &text));
         }
         Owned::new(ffi::PyObject_GetIter(result.ptr()))

@@ -30,7 +30,7 @@ use std::sync::OnceLock;
 use super::ffi;
 use super::ffi::{PyObject, PyTypeObject};
 use super::object::{Attached, Owned, Raised};
-use crate::config::AppSpec;
+use crate::config::{AppSpec, UnderscoreNames};
 use crate::exchange::HandlerFactory;
 use crate::pool::turn_slice::TurnSlice;
 use crate::sync::Arc;
@@ -79,7 +79,7 @@ pub struct WsgiApp {
     /// Never released: it is called until the process ends.
     callable: *mut PyObject,
     root_path: String,
-    underscores: bool,
+    underscores: UnderscoreNames,
 }
 
 // SAFETY: the reference is never released, and every use is on an attached thread.
@@ -99,7 +99,11 @@ impl WsgiApp {
 
     /// Makes handlers for `handlers` threads, which take `turns` where they share a GIL.
     pub fn factory(self, handlers: usize, turns: Arc<TurnSlice>) -> WsgiFactory {
-        WsgiFactory { app: self, multithread: handlers > 1, turns }
+        WsgiFactory {
+            app: self,
+            multithread: handlers > 1,
+            turns,
+        }
     }
 }
 

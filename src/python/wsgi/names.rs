@@ -8,6 +8,7 @@
 use std::cmp::Ordering;
 
 use super::super::object::{Attached, Owned, Raised};
+use crate::config::UnderscoreNames;
 
 /// What a field's name asks for beyond `HTTP_` and its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,8 +147,8 @@ pub struct Names {
     slots: Box<[u16; KNOWN_SLOTS]>,
     known: Vec<Known>,
     learned: Vec<Option<Learned>>,
-    /// Fields whose names contain `_` are dropped, as they can pass for the same name with `-`.
-    underscores: bool,
+    /// What becomes of fields whose names contain `_`: they can pass for the same name with `-`.
+    underscores: UnderscoreNames,
 }
 
 /// Where a name was found.
@@ -157,14 +158,18 @@ pub enum Found {
     Other(Owned),
     /// The field is not for the application.
     Dropped,
+    /// Nor is the request.
+    Refused,
 }
 
 impl Names {
-    pub fn make(py: Attached, underscores: bool) -> Result<Names, Raised> {
+    pub fn make(py: Attached, underscores: UnderscoreNames) -> Result<Names, Raised> {
         let mut names = Names {
             slots: Box::new([EMPTY; KNOWN_SLOTS]),
             known: Vec::new(),
-            learned: std::iter::repeat_with(|| None).take(LEARNED_SLOTS).collect(),
+            learned: std::iter::repeat_with(|| None)
+                .take(LEARNED_SLOTS)
+                .collect(),
             underscores,
         };
         for (list, repeats) in [(REPEATING, true), (OTHERS, false)] {
@@ -185,7 +190,14 @@ impl Names {
         }
         self.slots[slot] = self.known.len() as u16;
         let role = role(&name);
-        self.known.push(Known { name, key, role, repeats, bytes: Vec::new(), value: None });
+        self.known.push(Known {
+            name,
+            key,
+            role,
+            repeats,
+            bytes: Vec::new(),
+            value: None,
+        });
     }
 
     #[inline]
@@ -207,11 +219,19 @@ impl Names {
 
     #[cold]
     fn find_other(&mut self, py: Attached, name: &[u8], hash: u64) -> Result<Found, Raised> {
-        if !self.underscores && name.contains(&b'_') {
-            return Ok(Found::Dropped);
+        if name.contains(&b'_') {
+            match self.underscores {
+                UnderscoreNames::Allow => {}
+                UnderscoreNames::Drop => return Ok(Found::Dropped),
+                UnderscoreNames::Refuse => return Ok(Found::Refused),
+            }
         }
         // A well-known name in a spelling of the client's own.
-        if let Some(index) = self.known.iter().position(|known| known.name.eq_ignore_ascii_case(name)) {
+        if let Some(index) = self
+            .known
+            .iter()
+            .position(|known| known.name.eq_ignore_ascii_case(name))
+        {
             return Ok(Found::Known(index));
         }
         let place = &mut self.learned[(hash >> 32) as usize % LEARNED_SLOTS];
@@ -220,7 +240,10 @@ impl Names {
         }
         let key = py.latin1(&key_text(name))?;
         if name.len() <= LEARNED_LENGTH {
-            *place = Some(Learned { name: name.to_vec(), key: key.again() });
+            *place = Some(Learned {
+                name: name.to_vec(),
+                key: key.again(),
+            });
         }
         Ok(Found::Other(key))
     }
@@ -275,7 +298,13 @@ fn key_text(name: &[u8]) -> Vec<u8> {
         Role::ContentType | Role::ContentLength => b"",
         _ => b"HTTP_",
     };
-    let upper = name.iter().map(|byte| if *byte == b'-' { b'_' } else { byte.to_ascii_uppercase() });
+    let upper = name.iter().map(|byte| {
+        if *byte == b'-' {
+            b'_'
+        } else {
+            byte.to_ascii_uppercase()
+        }
+    });
     prefix.iter().copied().chain(upper).collect()
 }
 
@@ -288,7 +317,9 @@ fn hash(name: &[u8]) -> u64 {
     let len = name.len();
     let (first, last) = match len.cmp(&8) {
         Ordering::Less if len >= 4 => (half(&name[..4]), half(&name[len - 4..])),
-        Ordering::Less => name.iter().fold((0, 0), |(value, _), byte| (value << 8 | u64::from(*byte), 0)),
+        Ordering::Less => name.iter().fold((0, 0), |(value, _), byte| {
+            (value << 8 | u64::from(*byte), 0)
+        }),
         _ => (word(&name[..8]), word(&name[len - 8..])),
     };
     let mixed = (first ^ last.rotate_left(29) ^ len as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -313,7 +344,9 @@ mod tests {
         for name in REPEATING.iter().chain(OTHERS) {
             for name in [name.to_string(), name.to_ascii_lowercase()] {
                 let start = hash(name.as_bytes()) as usize % KNOWN_SLOTS;
-                let steps = (0..).find(|step| !slots[(start + step) % KNOWN_SLOTS]).unwrap();
+                let steps = (0..)
+                    .find(|step| !slots[(start + step) % KNOWN_SLOTS])
+                    .unwrap();
                 slots[(start + steps) % KNOWN_SLOTS] = true;
                 worst = worst.max(steps);
             }

@@ -9,7 +9,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::super::ffi;
-use super::super::ffi::{PyObject, PyTypeObject, Py_ssize_t};
+use super::super::ffi::{Py_ssize_t, PyObject, PyTypeObject};
 use super::super::object::{Attached, Exception, Owned, Raised, bytes_of, class_name, latin1_of};
 use super::super::types::{self, Class, arguments, entry};
 use crate::exchange::{Exchange, Gone, Room};
@@ -179,7 +179,8 @@ impl Pair {
         let state = self.state();
         state.answer.store(ptr::null_mut(), Ordering::Release);
         // SAFETY: attached on the thread that made them. Ours alone: one reference to `write`, two to `start`.
-        let unshared = unsafe { ffi::has_only(self.write.ptr(), 1) && ffi::has_only(self.start.ptr(), 2) };
+        let unshared =
+            unsafe { ffi::has_only(self.write.ptr(), 1) && ffi::has_only(self.start.ptr(), 2) };
         unshared.then_some(self)
     }
 }
@@ -216,7 +217,9 @@ impl Answer {
         self.exchange.set(exchange);
         self.current.set(pair.start.ptr().cast());
         let state = pair.state();
-        state.answer.store(ptr::from_ref(self).cast_mut(), Ordering::Release);
+        state
+            .answer
+            .store(ptr::from_ref(self).cast_mut(), Ordering::Release);
     }
 
     /// What the running request's application gets as `start_response`.
@@ -268,7 +271,11 @@ impl Answer {
         // SAFETY: no other reference is alive here.
         let exchange = unsafe { self.exchange() };
         let bodiless = exchange.is_head() || matches!(head.code(), 204 | 205 | 304);
-        state.room.set(if bodiless { 0 } else { head.content_length().unwrap_or(u64::MAX) });
+        state.room.set(if bodiless {
+            0
+        } else {
+            head.content_length().unwrap_or(u64::MAX)
+        });
         state.stage.set(Stage::Sent);
         exchange.start(&head, size);
     }
@@ -285,7 +292,9 @@ impl Answer {
         // SAFETY: no other reference is alive here.
         unsafe { self.exchange() }.push(chunk);
         if state.room.get() != u64::MAX {
-            state.room.set(state.room.get().saturating_sub(chunk.len() as u64));
+            state
+                .room
+                .set(state.room.get().saturating_sub(chunk.len() as u64));
         }
     }
 
@@ -304,10 +313,18 @@ impl Answer {
     }
 
     /// Takes over the status and the fields.
-    fn take_head(&self, py: Attached, status: *mut PyObject, fields: *mut PyObject) -> Result<(), Raised> {
+    fn take_head(
+        &self,
+        py: Attached,
+        status: *mut PyObject,
+        fields: *mut PyObject,
+    ) -> Result<(), Raised> {
         // A field's value can be of a class of the application's own, whose end runs code that calls us again.
         let Ok(mut head) = self.head.try_borrow_mut() else {
-            return Err(py.raise(Exception::Runtime, "start_response() was called while it was running"));
+            return Err(py.raise(
+                Exception::Runtime,
+                "start_response() was called while it was running",
+            ));
         };
         head.clear();
         let refuse = |error: HeadError, what: &[u8]| {
@@ -316,7 +333,10 @@ impl Answer {
         let line = text(py, status, "the status")?;
         head.status(line).map_err(|error| refuse(error, line))?;
         if head.code() < 200 {
-            let text = format!("{} is not a final status, which start_response() is for", head.code());
+            let text = format!(
+                "{} is not a final status, which start_response() is for",
+                head.code()
+            );
             return Err(py.raise(Exception::Value, &text));
         }
         for_each_field(py, fields, |name, value| {
@@ -338,11 +358,17 @@ fn text<'a>(py: Attached, object: *mut PyObject, what: &str) -> Result<&'a [u8],
     // SAFETY: attached; the callers hold the objects for as long as they use the text.
     unsafe {
         if ffi::PyUnicode_Check(object) == 0 {
-            return Err(py.raise(Exception::Type, &format!("{what} must be a str, not {}", class_name(object))));
+            return Err(py.raise(
+                Exception::Type,
+                &format!("{what} must be a str, not {}", class_name(object)),
+            ));
         }
         match latin1_of(object) {
             Some(bytes) => Ok(bytes),
-            None => Err(py.raise(Exception::Value, &format!("{what} has characters beyond latin-1"))),
+            None => Err(py.raise(
+                Exception::Value,
+                &format!("{what} has characters beyond latin-1"),
+            )),
         }
     }
 }
@@ -359,10 +385,16 @@ fn for_each_field(
         // SAFETY: attached; `field` is held by the caller, and a tuple holds its items.
         unsafe {
             if ffi::PyTuple_Check(field) == 0 || ffi::PyTuple_GET_SIZE(field) != 2 {
-                let text = format!("a header must be a tuple of name and value, not {}", class_name(field));
+                let text = format!(
+                    "a header must be a tuple of name and value, not {}",
+                    class_name(field)
+                );
                 return Err(py.raise(Exception::Type, &text));
             }
-            each(ffi::PyTuple_GET_ITEM(field, 0), ffi::PyTuple_GET_ITEM(field, 1))
+            each(
+                ffi::PyTuple_GET_ITEM(field, 0),
+                ffi::PyTuple_GET_ITEM(field, 1),
+            )
         }
     };
     // SAFETY: attached; the argument is held by who called us. Items of a list are held while they are looked at, as
@@ -387,7 +419,10 @@ fn for_each_field(
             }
             return Ok(());
         }
-        let text = format!("the headers must be a list of tuples, not {}", class_name(fields));
+        let text = format!(
+            "the headers must be a list of tuples, not {}",
+            class_name(fields)
+        );
         Err(py.raise(Exception::Type, &text))
     }
 }
@@ -397,10 +432,16 @@ fn for_each_field(
 fn answer_of<'a>(py: Attached, state: &StartResponse, what: &str) -> Result<&'a Answer, Raised> {
     let answer = state.answer.load(Ordering::Acquire);
     if answer.is_null() {
-        return Err(py.raise(Exception::Runtime, &format!("{what} was called after its request had ended")));
+        return Err(py.raise(
+            Exception::Runtime,
+            &format!("{what} was called after its request had ended"),
+        ));
     }
     if ANSWER.get() != answer {
-        return Err(py.raise(Exception::Runtime, &format!("{what} was called on another thread than its request's")));
+        return Err(py.raise(
+            Exception::Runtime,
+            &format!("{what} was called on another thread than its request's"),
+        ));
     }
     // SAFETY: this thread's own answer, which lives until the thread's handler goes.
     Ok(unsafe { &*answer })
@@ -420,7 +461,13 @@ fn parameters(
     places[..positional.len()].copy_from_slice(positional);
     for (index, value) in named.iter().enumerate() {
         // SAFETY: attached; CPython passes a tuple of strings, one for each named argument.
-        let name = unsafe { text(py, ffi::PyTuple_GET_ITEM(names, index as Py_ssize_t), "an argument's name")? };
+        let name = unsafe {
+            text(
+                py,
+                ffi::PyTuple_GET_ITEM(names, index as Py_ssize_t),
+                "an argument's name",
+            )?
+        };
         let place = match name {
             b"status" => 0,
             b"headers" | b"response_headers" => 1,
@@ -430,13 +477,19 @@ fn parameters(
         match places.get_mut(place) {
             Some(free) if free.is_null() => *free = *value,
             _ => {
-                let text = format!("start_response() got an unexpected argument {}", shortened(name));
+                let text = format!(
+                    "start_response() got an unexpected argument {}",
+                    shortened(name)
+                );
                 return Err(py.raise(Exception::Type, &text));
             }
         }
     }
     if places[0].is_null() || places[1].is_null() {
-        return Err(py.raise(Exception::Type, "start_response() takes a status and headers"));
+        return Err(py.raise(
+            Exception::Type,
+            "start_response() takes a status and headers",
+        ));
     }
     Ok(places)
 }
@@ -450,7 +503,11 @@ unsafe extern "C" fn call_start(
     // SAFETY: CPython passes the positional arguments and behind them the named ones (PEP 590).
     let (state, positional, named) = unsafe {
         let count = ffi::PyVectorcall_NARGS(count);
-        let named = if names.is_null() { 0 } else { ffi::PyTuple_GET_SIZE(names) };
+        let named = if names.is_null() {
+            0
+        } else {
+            ffi::PyTuple_GET_SIZE(names)
+        };
         let all = arguments(args.cast_mut(), count + named);
         let (positional, named) = all.split_at(count as usize);
         (&*object.cast::<StartResponse>(), positional, named)
@@ -467,7 +524,10 @@ unsafe extern "C" fn call_start(
             (Stage::Awaited, _) | (Stage::Held, true) => {}
             (Stage::Sent, true) => return Err(raise_exc_info(py, exc_info)),
             (Stage::Held | Stage::Sent, false) => {
-                return Err(py.raise(Exception::Assertion, "start_response() was called twice without exc_info"));
+                return Err(py.raise(
+                    Exception::Assertion,
+                    "start_response() was called twice without exc_info",
+                ));
             }
         }
         // Whatever was held is void now, also if what replaces it turns out wrong.
@@ -484,9 +544,13 @@ fn raise_exc_info(py: Attached, exc_info: *mut PyObject) -> Raised {
     // SAFETY: attached; the caller holds the argument, and a tuple its items.
     unsafe {
         if ffi::PyTuple_Check(exc_info) == 0 || ffi::PyTuple_GET_SIZE(exc_info) != 3 {
-            return py.raise(Exception::Type, "exc_info must be a tuple as sys.exc_info() returns it");
+            return py.raise(
+                Exception::Type,
+                "exc_info must be a tuple as sys.exc_info() returns it",
+            );
         }
-        let [class, value, traceback] = [0, 1, 2].map(|index| ffi::PyTuple_GET_ITEM(exc_info, index));
+        let [class, value, traceback] =
+            [0, 1, 2].map(|index| ffi::PyTuple_GET_ITEM(exc_info, index));
         if value == ffi::Py_None() && class == ffi::Py_None() {
             return py.raise(Exception::Assertion, "the headers were already sent");
         }
@@ -510,7 +574,10 @@ unsafe extern "C" fn call_write(
     // SAFETY: CPython passes its own; the pair's `start` lives as long as `write`.
     let (state, positional) = unsafe {
         let start = (*object.cast::<Write>()).start;
-        (&*start.cast::<StartResponse>(), arguments(args.cast_mut(), ffi::PyVectorcall_NARGS(count)))
+        (
+            &*start.cast::<StartResponse>(),
+            arguments(args.cast_mut(), ffi::PyVectorcall_NARGS(count)),
+        )
     };
     entry(|py| {
         let &[body] = positional else {
@@ -521,10 +588,16 @@ unsafe extern "C" fn call_write(
         }
         let answer = answer_of(py, state, "write()")?;
         if answer.current.get().cast_const() != ptr::from_ref(state) {
-            return Err(py.raise(Exception::Runtime, "write() was called during another request"));
+            return Err(py.raise(
+                Exception::Runtime,
+                "write() was called during another request",
+            ));
         }
         if state.stage.get() == Stage::Awaited {
-            return Err(py.raise(Exception::Assertion, "write() was called before start_response()"));
+            return Err(py.raise(
+                Exception::Assertion,
+                "write() was called before start_response()",
+            ));
         }
         // SAFETY: attached; the caller holds the argument.
         let bytes = unsafe {
@@ -541,7 +614,11 @@ unsafe extern "C" fn call_write(
                 let may_wait = unsafe { answer.exchange() }.may_wait();
                 // Where the thread must not wait, the rest stays in memory: nobody else would drive the loop, and the
                 // application can't be suspended in the middle of a call.
-                if room == Room::Full && may_wait { answer.wait_room(py) } else { Ok(()) }
+                if room == Room::Full && may_wait {
+                    answer.wait_room(py)
+                } else {
+                    Ok(())
+                }
             });
             if sent.is_err() {
                 return Err(py.raise(Exception::BrokenPipe, "the client went away"));
