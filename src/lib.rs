@@ -27,6 +27,8 @@ pub mod local;
 pub mod net;
 pub mod observe;
 pub mod pool;
+#[cfg(feature = "python")]
+pub mod python;
 pub mod server;
 pub mod supervisor;
 pub mod sync;
