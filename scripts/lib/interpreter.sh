@@ -286,7 +286,8 @@ m0_server() {
 m0_cargo() (
     while IFS= read -r name; do unset "$name"; done < <(compgen -e | grep -E '^(PYO3_|M0_)')
     unset VIRTUAL_ENV CONDA_PREFIX PYTHONPATH LD_LIBRARY_PATH CARGO_BUILD_TARGET CARGO_BUILD_TARGET_DIR
-    export PYO3_PYTHON=$m0_python CARGO_TARGET_DIR=${m0_target:-$m0_root/target/py$m0_tag}
+    [[ -z ${m0_python-} ]] || export PYO3_PYTHON=$m0_python
+    export CARGO_TARGET_DIR=${m0_target:-$m0_root/target/py$m0_tag}
     cd "$m0_root" || exit
     exec ${m0_limit:+timeout --foreground "$m0_limit"} cargo "$@"
 )
