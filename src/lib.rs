@@ -1,1 +1,5 @@
 //! m0serve
+
+pub mod config;
+mod inherited;
+pub mod net;

@@ -1,0 +1,6 @@
+//! The settings of one server, validated.
+#![forbid(unsafe_code)]
+
+pub mod address;
+
+pub use address::BindAddress;
