@@ -332,7 +332,8 @@ impl Exchange {
         let end = offset + allowed;
         self.wait_empty()?;
         while position < end {
-            match rustix::fs::sendfile(&self.stream, file, Some(&mut position), (end - position) as usize) {
+            let count = (end - position) as usize;
+            match rustix::fs::sendfile(&self.stream, file, Some(&mut position), count) {
                 Ok(0) => {
                     // The file is shorter than its length said: the announced body can't be completed.
                     self.abort();

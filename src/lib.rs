@@ -1,5 +1,12 @@
 //! m0serve
 
 pub mod config;
+pub mod event_loop;
+pub mod exchange;
+pub mod http1;
 mod inherited;
 pub mod net;
+pub mod observe;
+pub mod pool;
+pub mod sync;
+pub mod topology;

@@ -6,12 +6,13 @@
 #[cfg(loom)]
 pub use loom::{
     sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
-    sync::{Arc, Condvar, Mutex, MutexGuard},
+    sync::{Condvar, Mutex, MutexGuard},
 };
+pub use std::sync::Arc; // only counts: nothing for a model to explore
 #[cfg(not(loom))]
 pub use std::{
     sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
-    sync::{Arc, Condvar, Mutex, MutexGuard},
+    sync::{Condvar, Mutex, MutexGuard},
 };
 
 /// Locks, and goes on after a panic elsewhere: what our mutexes guard is whole between any two statements.
@@ -24,7 +25,6 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 ///
 /// Both operations are one atomic swap; `put` releases and `take` acquires, so the taker sees all that was
 /// written before the box was put down.
-#[derive(Debug)]
 pub struct Place<T> {
     #[cfg(not(loom))]
     cell: crossbeam_utils::atomic::AtomicCell<Option<Box<T>>>,

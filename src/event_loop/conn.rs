@@ -13,7 +13,7 @@ use super::deadlines::{self, Millis};
 use super::mailbox::Mailbox;
 use super::seat::Seat;
 use crate::config::Timeouts;
-use crate::exchange::{Ending, Exchange, Progress, Room, SpareBuffers};
+use crate::exchange::{Ending, Exchange, Progress, SpareBuffers};
 use crate::http1::{Event, RequestReader, Span};
 use crate::sync::Arc;
 

@@ -33,7 +33,7 @@ use conn::Step;
 use deadlines::{Clock, Deadlines, Millis};
 pub use mailbox::Mailbox;
 use mailbox::Mail;
-use seat::Seat;
+pub(crate) use seat::Seat;
 
 /// One whole request together with its connection, on its way to the application.
 pub type Job = Box<Connection>;
