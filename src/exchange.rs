@@ -16,11 +16,12 @@ use crate::config::Timeouts;
 use crate::http1::{self, BodySize, Head, Limits, ResponseHead, ResponseWriter, Version};
 use crate::net::{Endpoint, Stream};
 use crate::observe::access::AccessLog;
-use crate::observe::counters::Counters;
+use crate::observe::counters::{Counter, Counters};
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering};
 
 mod date;
 mod handler;
+mod logged;
 
 pub use date::http_date;
 pub use handler::{Handler, HandlerFactory, LocalAnswers, Progress};
@@ -49,6 +50,21 @@ pub struct Common {
 }
 
 impl Common {
+    /// With the defaults for everything that an embedding program need not say.
+    pub fn new(limits: Limits, timeouts: Timeouts, may_wait: bool) -> Self {
+        Common {
+            limits,
+            timeouts,
+            draining: AtomicBool::new(false),
+            open: AtomicUsize::new(0),
+            limit_connections: 0,
+            queue_limit: 0,
+            may_wait,
+            access_log: None,
+            counters: Counters::default(),
+        }
+    }
+
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
@@ -107,7 +123,8 @@ pub struct Exchange {
     pub(crate) input: Vec<u8>,
     pub(crate) head: Head,
     pub(crate) body: Collected,
-    pub(crate) started_at: Option<Instant>,
+    /// When its head was whole; only kept for the access log.
+    started_at: Option<Instant>,
 
     // The response.
     writer: ResponseWriter,
@@ -116,10 +133,17 @@ pub struct Exchange {
     pub(crate) ending: Ending,
     code: u16,
     body_bytes: u64,
+    /// The response's fields, for an access log that asks for them.
+    logged_fields: Vec<(Box<[u8]>, Box<[u8]>)>,
 }
 
 impl Exchange {
-    pub(crate) fn new(stream: Stream, peer: Endpoint, local: Arc<Endpoint>, common: Arc<Common>) -> Self {
+    pub(crate) fn new(
+        stream: Stream,
+        peer: Endpoint,
+        local: Arc<Endpoint>,
+        common: Arc<Common>,
+    ) -> Self {
         Exchange {
             stream,
             common,
@@ -135,6 +159,7 @@ impl Exchange {
             ending: Ending::KeepAlive,
             code: 0,
             body_bytes: 0,
+            logged_fields: Vec::new(),
         }
     }
 
@@ -169,7 +194,10 @@ impl Exchange {
 
     /// Names and values as sent, in their order.
     pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.head.fields.iter().map(|field| (field.name.of(&self.input), field.value.of(&self.input)))
+        self.head
+            .fields
+            .iter()
+            .map(|field| (field.name.of(&self.input), field.value.of(&self.input)))
     }
 
     /// The authority of an absolute-form target, which overrides Host (RFC 9112 3.2.2).
@@ -214,6 +242,11 @@ impl Exchange {
         self.ending = Ending::KeepAlive;
         self.code = 0;
         self.body_bytes = 0;
+        self.common.counters.count(Counter::Requests);
+        if self.common.access_log.is_some() {
+            self.started_at = Some(Instant::now());
+            self.logged_fields.clear();
+        }
     }
 
     /// A whole response; a Content-Length that the application gave is kept, otherwise it is the body's.
@@ -229,6 +262,12 @@ impl Exchange {
             self.writer.close_after();
         }
         self.code = head.code();
+        if self.common.access_log.is_some() {
+            self.logged_fields = head
+                .fields()
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect();
+        }
         self.writer.head(head, size, &http_date(), &mut self.out);
     }
 
@@ -242,13 +281,20 @@ impl Exchange {
     pub fn flush(&mut self) -> Result<Room, Gone> {
         while self.sent < self.out.len() {
             match self.stream.send(&self.out[self.sent..]) {
-                Ok(n) => self.sent += n,
+                Ok(n) => {
+                    self.sent += n;
+                    self.common.counters.add(Counter::Sent, n as u64);
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if self.sent > STREAM_MARK {
                         self.out.drain(..self.sent);
                         self.sent = 0;
                     }
-                    return Ok(if self.pending() > STREAM_MARK { Room::Full } else { Room::Free });
+                    return Ok(if self.pending() > STREAM_MARK {
+                        Room::Full
+                    } else {
+                        Room::Free
+                    });
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return Err(self.lose()),
@@ -256,7 +302,11 @@ impl Exchange {
         }
         self.out.clear();
         self.sent = 0;
-        if self.ending == Ending::Reset { Err(Gone) } else { Ok(Room::Free) }
+        if self.ending == Ending::Reset {
+            Err(Gone)
+        } else {
+            Ok(Room::Free)
+        }
     }
 
     /// Waits until what is buffered is below the mark. Blocks: only if `may_wait`, with the interpreter detached.
@@ -297,7 +347,11 @@ impl Exchange {
 
     /// Cuts the response: what was buffered is sent, and the connection ends without the body's end mark.
     pub fn abort(&mut self) {
-        self.ending = if self.writer.is_close_delimited() { Ending::Reset } else { Ending::Close };
+        self.ending = if self.writer.is_close_delimited() {
+            Ending::Reset
+        } else {
+            Ending::Close
+        };
     }
 
     /// A plain error answer if nothing was started; else the response is cut.
@@ -340,10 +394,12 @@ impl Exchange {
                     return Err(Gone);
                 }
                 Ok(_) => {}
-                Err(rustix::io::Errno::AGAIN) => match self.stream.wait_writable(self.write_timeout()) {
-                    Ok(true) => {}
-                    Ok(false) | Err(_) => return Err(self.lose()),
-                },
+                Err(rustix::io::Errno::AGAIN) => {
+                    match self.stream.wait_writable(self.write_timeout()) {
+                        Ok(true) => {}
+                        Ok(false) | Err(_) => return Err(self.lose()),
+                    }
+                }
                 Err(rustix::io::Errno::INTR) => {}
                 Err(_) => return Err(self.lose()),
             }
@@ -377,9 +433,20 @@ impl Exchange {
         http1::continue_100(&mut self.out);
     }
 
-    /// Bytes of response body that were given to the client's stream, and the status.
-    pub fn outcome(&self) -> (u16, u64) {
-        (self.code, self.body_bytes)
+    /// The exchange is over, whole or not: counted and logged, once.
+    pub(crate) fn record(&mut self) {
+        if self.code == 0 {
+            return;
+        }
+        let counters = &self.common.counters;
+        counters.count(Counter::Responses);
+        if self.code >= 500 {
+            counters.count(Counter::ServerErrors);
+        }
+        if let Some(log) = &self.common.access_log {
+            log.log(self);
+        }
+        self.code = 0;
     }
 
     /// Forgets the finished request; bytes of a following one move to the front.

@@ -8,5 +8,7 @@ mod inherited;
 pub mod net;
 pub mod observe;
 pub mod pool;
+pub mod server;
+pub mod supervisor;
 pub mod sync;
 pub mod topology;

@@ -137,13 +137,13 @@ impl Stream {
         Ok(rustix::net::shutdown(&self.fd, Shutdown::Write)?)
     }
 
-    /// Blocks until more can be sent or the peer is gone (true), or the time is over (false).
     /// Closing will discard what was not sent and reset the connection, so that the peer can't take a part for the whole.
     pub fn reset_on_close(&self) {
         // Not for Unix sockets, which have no reset: there the cut is all there is to see.
         let _ = rustix::net::sockopt::set_socket_linger(self, Some(Duration::ZERO));
     }
 
+    /// Blocks until more can be sent or the peer is gone (true), or the time is over (false).
     pub fn wait_writable(&self, timeout: Duration) -> io::Result<bool> {
         self.wait(PollFlags::OUT, timeout)
     }

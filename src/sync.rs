@@ -17,7 +17,9 @@ pub use std::{
 
 /// Locks, and goes on after a panic elsewhere: what our mutexes guard is whole between any two statements.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    mutex
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 /// A place for one box. Putting it there and taking it out moves it, so that it never has two owners:
@@ -37,7 +39,9 @@ impl<T> Place<T> {
     pub fn empty() -> Self {
         // A box and its absence are one machine word: no hidden lock.
         const { assert!(crossbeam_utils::atomic::AtomicCell::<Option<Box<u8>>>::is_lock_free()) };
-        Place { cell: crossbeam_utils::atomic::AtomicCell::new(None) }
+        Place {
+            cell: crossbeam_utils::atomic::AtomicCell::new(None),
+        }
     }
 
     pub fn put(&self, boxed: Box<T>) {
@@ -53,7 +57,9 @@ impl<T> Place<T> {
 #[cfg(loom)]
 impl<T> Place<T> {
     pub fn empty() -> Self {
-        Place { cell: Mutex::new(None) }
+        Place {
+            cell: Mutex::new(None),
+        }
     }
 
     pub fn put(&self, boxed: Box<T>) {

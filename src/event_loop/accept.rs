@@ -13,10 +13,11 @@ use mio::Poll;
 use rustix::event::epoll;
 use rustix::io::Errno;
 
+use super::Loop;
 use super::deadlines::Millis;
 use super::mailbox::Mail;
-use super::Loop;
 use crate::net::{Endpoint, Listener};
+use crate::observe::counters::Counter;
 use crate::sync::{Arc, Ordering};
 
 /// Connections accepted in one go before the loop looks at its other work again.
@@ -36,9 +37,20 @@ pub(super) struct Door {
 }
 
 impl Door {
-    pub(super) fn open(poll: &Poll, listeners: Arc<[Listener]>, number: usize, token: usize) -> io::Result<Door> {
+    pub(super) fn open(
+        poll: &Poll,
+        listeners: Arc<[Listener]>,
+        number: usize,
+        token: usize,
+    ) -> io::Result<Door> {
         let local = Arc::new(listeners[number].local().clone());
-        let door = Door { listeners, number, token, local, closed_until: None };
+        let door = Door {
+            listeners,
+            number,
+            token,
+            local,
+            closed_until: None,
+        };
         door.watch(poll)?;
         Ok(door)
     }
@@ -50,7 +62,12 @@ impl Door {
     // mio registers edge-triggered and shared; both are wrong for a listener that several loops watch.
     fn watch(&self, poll: &Poll) -> io::Result<()> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
-        Ok(epoll::add(poll.registry(), self.listener().as_fd(), epoll::EventData::new_u64(self.token as u64), flags)?)
+        Ok(epoll::add(
+            poll.registry(),
+            self.listener().as_fd(),
+            epoll::EventData::new_u64(self.token as u64),
+            flags,
+        )?)
     }
 
     fn unwatch(&self, poll: &Poll) {
@@ -73,6 +90,7 @@ impl Loop {
                 Ok((stream, peer)) => {
                     let local = Arc::clone(&door.local);
                     self.common.open.fetch_add(1, Ordering::Relaxed);
+                    self.common.counters.count(Counter::Accepted);
                     let chosen = self.least_loaded();
                     self.peers[chosen].connections(1);
                     if chosen == self.index {

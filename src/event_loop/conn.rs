@@ -14,7 +14,8 @@ use super::mailbox::Mailbox;
 use super::seat::Seat;
 use crate::config::Timeouts;
 use crate::exchange::{Ending, Exchange, Progress, SpareBuffers};
-use crate::http1::{Event, RequestReader, Span};
+use crate::http1::{Event, Head, RequestReader};
+use crate::observe::counters::Counter;
 use crate::sync::Arc;
 
 mod body;
@@ -166,7 +167,9 @@ impl Connection {
 
     /// Nothing of a next request has come and nothing of a response is left.
     pub(super) fn is_idle(&self) -> bool {
-        self.phase == Phase::Reading && self.exchange.input.is_empty() && self.exchange.pending() == 0
+        self.phase == Phase::Reading
+            && self.exchange.input.is_empty()
+            && self.exchange.pending() == 0
     }
 
     /// The answer stands in the buffer (or was sent already).
@@ -251,7 +254,10 @@ impl Connection {
                 if self.exchange.input.is_empty() && self.reader.is_between_messages() {
                     return Some(Step::Close);
                 }
-                self.refuse(400, "The connection ended before the request was complete.\n");
+                self.refuse(
+                    400,
+                    "The connection ended before the request was complete.\n",
+                );
             }
             Ok(read) => {
                 self.progressed = true;
@@ -273,6 +279,10 @@ impl Connection {
         }
         let spare = input.capacity() - input.len();
         let read = self.exchange.stream.recv(&mut self.exchange.input, spare)?;
+        self.exchange
+            .common
+            .counters
+            .add(Counter::Received, read as u64);
         // A short read emptied the socket; what comes later, an end too, is a new edge (epoll(7)).
         if read < spare && read > 0 {
             self.readable = false;
@@ -285,7 +295,11 @@ impl Connection {
         let limits = self.exchange.common.limits;
         loop {
             let exchange = &mut self.exchange;
-            let event = self.reader.next_event(&exchange.input[self.consumed..], &mut exchange.head, &limits);
+            let event = self.reader.next_event(
+                &exchange.input[self.consumed..],
+                &mut exchange.head,
+                &limits,
+            );
             match event {
                 Ok(Event::NeedData) => {
                     self.forget_consumed_body();
@@ -303,7 +317,9 @@ impl Connection {
                     let start = self.consumed;
                     let range = start + body.start..start + body.end;
                     if let Err(error) = body::collect(&mut self.exchange, range) {
-                        crate::observe::log::error!("cannot keep a request's body in a temporary file: {error}");
+                        crate::observe::log::error!(
+                            "cannot keep a request's body in a temporary file: {error}"
+                        );
                         self.refuse(500, "");
                         return true;
                     }
@@ -321,7 +337,10 @@ impl Connection {
                     return true;
                 }
                 Err(error) => {
-                    self.exchange.common.counters.refused_request();
+                    self.exchange
+                        .common
+                        .counters
+                        .count(crate::observe::counters::Counter::Refused);
                     self.refuse(error.status(), &format!("{error}.\n"));
                     return true;
                 }
@@ -342,14 +361,20 @@ impl Connection {
     fn refuse(&mut self, status: u16, text: &str) {
         if self.consumed == 0 {
             // No head was read whole: its spans mean nothing.
-            self.exchange.head.method = Span::default();
+            self.exchange.head = Head {
+                fields: std::mem::take(&mut self.exchange.head.fields),
+                ..Head::default()
+            };
+            self.exchange.head.fields.clear();
         }
+        self.exchange.common.counters.count(Counter::Refused);
         self.exchange.refuse(status, text);
         self.phase = Phase::Flushing;
     }
 
     /// The response has been sent.
     fn end_exchange(&mut self) {
+        self.exchange.record();
         self.fresh = false;
         self.progressed = true;
         self.waits_in_head = false;
@@ -361,7 +386,9 @@ impl Connection {
                 self.phase = Phase::Reading;
             }
             // A client that asked for the end and has nothing on the way can't be reset by it.
-            Ending::Close if asked_to_close && read_whole && self.consumed > 0 => self.phase = Phase::Over,
+            Ending::Close if asked_to_close && read_whole && self.consumed > 0 => {
+                self.phase = Phase::Over
+            }
             Ending::Close => {
                 self.phase = match self.exchange.stream.shutdown_write() {
                     Ok(()) => Phase::Lingering,
@@ -401,13 +428,17 @@ impl Connection {
         let draining = self.exchange.common.is_draining();
         let in_head = self.consumed == 0;
         let empty = self.exchange.input.is_empty();
-        if std::mem::take(&mut self.progressed) && !(self.phase == Phase::Reading && in_head && self.waits_in_head) {
+        if std::mem::take(&mut self.progressed)
+            && !(self.phase == Phase::Reading && in_head && self.waits_in_head)
+        {
             self.since = now;
         }
         self.waits_in_head = self.phase == Phase::Reading && in_head && !empty;
         let wait = match self.phase {
             Phase::Reading if in_head && empty && !self.fresh => millis(timeouts.idle),
-            Phase::Reading if in_head && empty && draining => DRAIN_FIRST_REQUEST.min(millis(timeouts.head)),
+            Phase::Reading if in_head && empty && draining => {
+                DRAIN_FIRST_REQUEST.min(millis(timeouts.head))
+            }
             Phase::Reading if in_head => millis(timeouts.head),
             Phase::Reading => millis(timeouts.body),
             Phase::Lingering => LINGER_SILENCE,
@@ -423,8 +454,11 @@ impl Connection {
 
     /// The deadline passed: `step` is to end what did not come in time.
     pub(super) fn expire(&mut self) {
+        self.exchange.common.counters.count(Counter::TimedOut);
         match self.phase {
-            Phase::Reading if self.exchange.input.is_empty() && self.reader.is_between_messages() => {
+            Phase::Reading
+                if self.exchange.input.is_empty() && self.reader.is_between_messages() =>
+            {
                 self.phase = Phase::Over;
             }
             Phase::Reading => self.refuse(408, "The request did not arrive in time.\n"),
@@ -462,7 +496,9 @@ impl Connection {
     }
 
     /// Ends it. A reset tells the client that what it got is not whole.
-    pub(super) fn close(self: Box<Self>) {
+    pub(super) fn close(mut self: Box<Self>) {
+        self.exchange.record();
+        self.exchange.common.counters.count(Counter::Closed);
         if self.exchange.ending == Ending::Reset {
             self.exchange.stream.reset_on_close();
         }

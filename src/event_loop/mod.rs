@@ -31,8 +31,8 @@ mod seat;
 pub use conn::Connection;
 use conn::Step;
 use deadlines::{Clock, Deadlines, Millis};
-pub use mailbox::Mailbox;
 use mailbox::Mail;
+pub use mailbox::Mailbox;
 pub(crate) use seat::Seat;
 
 /// One whole request together with its connection, on its way to the application.
@@ -85,7 +85,9 @@ impl Loop {
         common: &Arc<Common>,
         local_answers: Option<Arc<dyn LocalAnswers>>,
     ) -> io::Result<Vec<Box<Loop>>> {
-        let polls = (0..count).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
+        let polls = (0..count)
+            .map(|_| Poll::new())
+            .collect::<io::Result<Vec<_>>>()?;
         let mailboxes = polls
             .iter()
             .map(|poll| Ok(Arc::new(Mailbox::new(Waker::new(poll.registry(), WAKER)?))))
@@ -97,7 +99,12 @@ impl Loop {
             .map(|(index, poll)| {
                 let mut doors = Vec::new();
                 for number in 0..listeners.len() {
-                    doors.push(accept::Door::open(&poll, Arc::clone(&listeners), number, LAST_LISTENER - number)?);
+                    doors.push(accept::Door::open(
+                        &poll,
+                        Arc::clone(&listeners),
+                        number,
+                        LAST_LISTENER - number,
+                    )?);
                 }
                 Ok(Box::new(Loop {
                     index,
@@ -126,7 +133,10 @@ impl Loop {
     }
 
     pub fn port(&self) -> Port {
-        Port { mailbox: Arc::clone(&self.mailbox), stealer: self.jobs.stealer() }
+        Port {
+            mailbox: Arc::clone(&self.mailbox),
+            stealer: self.jobs.stealer(),
+        }
     }
 
     /// One pass: mail, readiness, deadlines. Waits at most `timeout` for readiness, without end if None.
@@ -167,7 +177,9 @@ impl Loop {
                 self.accept(LAST_LISTENER - number);
             }
             Token(key) => {
-                let Some(entry) = self.entries.get(key) else { return };
+                let Some(entry) = self.entries.get(key) else {
+                    return;
+                };
                 // None: a handler owns the connection; it has been told of the edge.
                 if let Some(mut connection) = entry.seat.take_or_knock() {
                     connection.notice_edge();
@@ -196,7 +208,10 @@ impl Loop {
 
     /// A whole request: into the deque, unless it is answered here.
     fn admit(&mut self, mut connection: Box<Connection>) -> Option<Box<Connection>> {
-        let local = self.local_answers.as_ref().is_some_and(|local| local.answer(connection.exchange()));
+        let local = self
+            .local_answers
+            .as_ref()
+            .is_some_and(|local| local.answer(connection.exchange()));
         if !local {
             let limit = self.common.queue_limit;
             if limit == 0 || self.jobs.len() < limit {
@@ -204,7 +219,9 @@ impl Loop {
                 self.jobs.push(connection);
                 return None;
             }
-            self.common.counters.refused_busy();
+            self.common
+                .counters
+                .count(crate::observe::counters::Counter::QueueFull);
             connection.exchange().refuse_busy(&self.busy_answer);
         }
         connection.answered();
@@ -277,7 +294,11 @@ impl Loop {
         let exchange = Exchange::new(stream, peer, local, Arc::clone(&self.common));
         let connection = Box::new(Connection::new(exchange, self.index, key, self.clock.now()));
         let interest = Interest::READABLE | Interest::WRITABLE;
-        if let Err(error) = self.poll.registry().register(&mut SourceFd(&connection.raw_fd()), Token(key), interest) {
+        if let Err(error) =
+            self.poll
+                .registry()
+                .register(&mut SourceFd(&connection.raw_fd()), Token(key), interest)
+        {
             crate::observe::log::error!("cannot watch a new connection: {error}");
             self.common.open.fetch_sub(1, Ordering::Relaxed);
             self.mailbox.connections(-1);
@@ -295,7 +316,9 @@ impl Loop {
     fn expire(&mut self) {
         let now = self.clock.now();
         while let Some((due, key, generation)) = self.deadlines.pop_due(now) {
-            let Some(entry) = self.entries.get_mut(key) else { continue };
+            let Some(entry) = self.entries.get_mut(key) else {
+                continue;
+            };
             if entry.generation != generation || entry.armed != due {
                 continue;
             }

@@ -14,7 +14,10 @@ pub(crate) struct Seat<T> {
 
 impl<T> Seat<T> {
     pub(crate) fn new() -> Self {
-        Seat { place: Place::empty(), knocked: AtomicBool::new(false) }
+        Seat {
+            place: Place::empty(),
+            knocked: AtomicBool::new(false),
+        }
     }
 
     /// For the loop: nobody else knocks, so it need not look for knocks itself.
@@ -43,7 +46,11 @@ impl<T> Seat<T> {
     pub(crate) fn sit_down(&self, sitter: Box<T>, leave: impl Fn() -> bool) -> Option<Box<T>> {
         self.place.put(sitter);
         fence(Ordering::SeqCst);
-        if self.knocked.load(Ordering::SeqCst) || leave() { self.place.take() } else { None }
+        if self.knocked.load(Ordering::SeqCst) || leave() {
+            self.place.take()
+        } else {
+            None
+        }
     }
 
     /// For whoever has the connection in hand and holds the loop: was there a knock since the last time?

@@ -26,7 +26,9 @@ pub fn http_date() -> [u8; 29] {
 
 fn render(time: SystemTime) -> [u8; 29] {
     let text = httpdate::fmt_http_date(time);
-    text.as_bytes().try_into().expect("an IMF-fixdate has 29 characters")
+    text.as_bytes()
+        .try_into()
+        .expect("an IMF-fixdate has 29 characters")
 }
 
 #[cfg(test)]

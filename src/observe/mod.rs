@@ -1,5 +1,11 @@
-pub mod log { 
- #[allow(unused_macros)]
- macro_rules! error { ($($t:tt)*) => { eprintln!($($t)*) } } macro_rules! warn_ { ($($t:tt)*) => { eprintln!($($t)*) } } pub(crate) use error; pub(crate) use warn_ as warn; }
-pub mod access { pub struct AccessLog; }
-pub mod counters { #[derive(Default)] pub struct Counters; impl Counters { pub fn refused_busy(&self){} pub fn refused_request(&self){} } }
+//! What the server tells of itself: the log of events, the access log, the counters.
+//!
+//! Owns the formats and the writing. Must not know connections or Python: what a line needs comes in through a trait.
+//! `log` and `counters` are called by every thread; the access log has a writer thread of its own.
+#![forbid(unsafe_code)]
+
+pub mod access;
+pub mod counters;
+mod escape;
+pub mod log;
+mod utc;

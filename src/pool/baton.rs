@@ -19,7 +19,10 @@ pub(crate) struct Lease<L> {
 
 impl<L> Lease<L> {
     pub(crate) fn new() -> Self {
-        Lease { lent: Place::empty(), since: AtomicU64::new(0) }
+        Lease {
+            lent: Place::empty(),
+            since: AtomicU64::new(0),
+        }
     }
 
     /// The driver goes into a view that begins now.
@@ -57,7 +60,11 @@ pub(crate) struct Vigil {
 
 impl Vigil {
     pub(crate) fn new() -> Self {
-        Vigil { asleep: AtomicBool::new(false), stopped: Mutex::new(false), woken: Condvar::new() }
+        Vigil {
+            asleep: AtomicBool::new(false),
+            stopped: Mutex::new(false),
+            woken: Condvar::new(),
+        }
     }
 
     /// A driver has lent its loop.
@@ -89,7 +96,10 @@ impl Vigil {
             self.asleep.store(false, Ordering::Relaxed);
         }
         while self.asleep.load(Ordering::Relaxed) && !*stopped {
-            stopped = self.woken.wait(stopped).unwrap_or_else(|poisoned| poisoned.into_inner());
+            stopped = self
+                .woken
+                .wait(stopped)
+                .unwrap_or_else(|poisoned| poisoned.into_inner());
         }
         !*stopped
     }
@@ -101,8 +111,10 @@ impl Vigil {
         if *stopped {
             return false;
         }
-        let (stopped, _) =
-            self.woken.wait_timeout(stopped, tick).unwrap_or_else(|poisoned| poisoned.into_inner());
+        let (stopped, _) = self
+            .woken
+            .wait_timeout(stopped, tick)
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         !*stopped
     }
 

@@ -15,9 +15,10 @@ use crossbeam_deque::Steal;
 
 use crate::event_loop::{Job, Loop, Port};
 use crate::exchange::{Common, Handler, HandlerFactory, Progress};
+use crate::observe::counters::Counter;
 use crate::observe::log;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, fence, lock};
-use crate::topology;
+use crate::topology::{self, Placement};
 
 pub(crate) mod baton;
 #[cfg(all(test, loom))]
@@ -50,7 +51,9 @@ pub struct Controls {
 
 impl Controls {
     pub fn from_env() -> Self {
-        Controls { baton: std::env::var_os("M0_BATON").is_none_or(|value| value != "0") }
+        Controls {
+            baton: std::env::var_os("M0_BATON").is_none_or(|value| value != "0"),
+        }
     }
 }
 
@@ -70,7 +73,8 @@ impl Station {
     fn record(&self, took: Nanos) {
         let mean = self.expected.load(Ordering::Relaxed);
         // Concurrent samples may overwrite each other: it is an estimate.
-        self.expected.store((mean * 7 + took.min(SLICE)) / 8, Ordering::Relaxed);
+        self.expected
+            .store((mean * 7 + took.min(SLICE)) / 8, Ordering::Relaxed);
     }
 }
 
@@ -93,13 +97,14 @@ struct Shared<F> {
     sleep: Sleep<Box<Loop>>,
     vigil: Vigil,
     turns: Arc<TurnSlice>,
+    common: Arc<Common>,
     controls: Controls,
     standbys_per_loop: usize,
     epoch: Instant,
     /// Drivers that have not seen their loop drained.
     driving: Mutex<usize>,
     drained: Condvar,
-    cores: Vec<Option<usize>>,
+    placement: Placement,
 }
 
 /// The running handlers of a server.
@@ -117,11 +122,15 @@ trait Drained: Send + Sync {
     fn stop_standbys(&self);
 }
 
-pub struct Settings {
+/// How many threads of which kind, and where.
+pub struct Shape {
+    /// Loops, and so drivers (T).
+    pub threads: usize,
+    /// Standbys for each loop (B).
     pub blocking_threads: usize,
     pub controls: Controls,
-    /// The core of each loop's driver, or None to leave it to the scheduler.
-    pub cores: Vec<Option<usize>>,
+    /// Where each loop's driver runs.
+    pub placement: Placement,
 }
 
 impl Pool {
@@ -131,9 +140,9 @@ impl Pool {
         factory: F,
         turns: Arc<TurnSlice>,
         common: Arc<Common>,
-        settings: Settings,
+        shape: Shape,
     ) -> io::Result<Pool> {
-        let handlers = loops.len() * (settings.blocking_threads + 1);
+        let handlers = loops.len() * (shape.blocking_threads + 1);
         let stations: Vec<Station> = loops
             .iter()
             .map(|held| Station {
@@ -144,18 +153,22 @@ impl Pool {
                 front: AtomicU64::new(0),
             })
             .collect();
-        let ports = stations.iter().map(|station| station.port.clone()).collect();
+        let ports = stations
+            .iter()
+            .map(|station| station.port.clone())
+            .collect();
         let shared = Arc::new(Shared {
             factory,
             sleep: Sleep::new(handlers),
             vigil: Vigil::new(),
             turns,
-            controls: settings.controls,
-            standbys_per_loop: settings.blocking_threads,
+            common: Arc::clone(&common),
+            controls: shape.controls,
+            standbys_per_loop: shape.blocking_threads,
             epoch: Instant::now(),
             driving: Mutex::new(loops.len()),
             drained: Condvar::new(),
-            cores: settings.cores,
+            placement: shape.placement,
             stations,
         });
         let mut loops = loops.into_iter();
@@ -165,30 +178,48 @@ impl Pool {
             let shared = Arc::clone(&shared);
             let ready = Arc::new((Mutex::new(false), Condvar::new()));
             let at_work = Arc::clone(&ready);
-            let thread = thread::Builder::new().name(format!("handler-{index}")).spawn(move || {
-                let mut handler = shared.factory.make(index);
-                *lock(&at_work.0) = true;
-                at_work.1.notify_one();
-                drop(at_work);
-                shared.work(index, &mut handler, duty);
-            })?;
+            let thread = thread::Builder::new()
+                .name(format!("handler-{index}"))
+                .spawn(move || {
+                    let mut handler = shared.factory.make(index);
+                    *lock(&at_work.0) = true;
+                    at_work.1.notify_one();
+                    drop(at_work);
+                    shared.work(index, &mut handler, duty);
+                })?;
             let mut is_ready = lock(&ready.0);
             while !*is_ready && !thread.is_finished() {
                 let wait = Duration::from_millis(100);
-                is_ready = ready.1.wait_timeout(is_ready, wait).unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+                is_ready = ready
+                    .1
+                    .wait_timeout(is_ready, wait)
+                    .unwrap_or_else(|poisoned| poisoned.into_inner())
+                    .0;
             }
             if !*is_ready {
-                return Err(io::Error::other(format!("handler thread {index} could not start")));
+                return Err(io::Error::other(format!(
+                    "handler thread {index} could not start"
+                )));
             }
             threads.push(thread);
         }
-        let monitor = if settings.blocking_threads > 0 {
+        let monitor = if shape.blocking_threads > 0 {
             let shared = Arc::clone(&shared);
-            Some(thread::Builder::new().name("monitor".into()).spawn(move || shared.watch())?)
+            Some(
+                thread::Builder::new()
+                    .name("monitor".into())
+                    .spawn(move || shared.watch())?,
+            )
         } else {
             None
         };
-        Ok(Pool { threads, monitor, common, ports, shared })
+        Ok(Pool {
+            threads,
+            monitor,
+            common,
+            ports,
+            shared,
+        })
     }
 
     /// Begins a drain: no new connections, idle ones close, requests in flight are finished.
@@ -218,8 +249,14 @@ impl<F: HandlerFactory> Drained for Shared<F> {
         let until = Instant::now() + limit;
         let mut driving = lock(&self.driving);
         while *driving > 0 {
-            let Some(left) = until.checked_duration_since(Instant::now()) else { return false };
-            driving = self.drained.wait_timeout(driving, left).unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+            let Some(left) = until.checked_duration_since(Instant::now()) else {
+                return false;
+            };
+            driving = self
+                .drained
+                .wait_timeout(driving, left)
+                .unwrap_or_else(|poisoned| poisoned.into_inner())
+                .0;
         }
         true
     }
@@ -260,21 +297,13 @@ impl<F: HandlerFactory> Shared<F> {
         }
     }
 
+    /// A driver runs on its loop's core; a standby on any that drivers have.
     fn pin(&self, number: Option<usize>) {
-        let result = match number {
-            Some(number) => match self.cores.get(number) {
-                Some(Some(core)) => topology::pin_current_thread(&[*core]),
-                _ => return,
-            },
-            None => {
-                let cores: Vec<usize> = self.cores.iter().flatten().copied().collect();
-                if cores.is_empty() {
-                    return;
-                }
-                topology::pin_current_thread(&cores)
-            }
+        let cpus = match number {
+            Some(number) => self.placement.cpus(number),
+            None => self.placement.all(),
         };
-        if let Err(error) = result {
+        if let Some(Err(error)) = cpus.map(topology::pin_current_thread) {
             log::warn!("cannot pin a handler thread: {error}");
         }
     }
@@ -401,6 +430,7 @@ impl<F: HandlerFactory> Shared<F> {
                 if std::mem::take(&mut searching) && self.sleep.found() {
                     self.wake_next(number);
                 }
+                self.common.counters.count(Counter::Stolen);
                 let began = self.now();
                 run(&mut job, handler);
                 self.stations[number].record(self.now() - began);
@@ -422,15 +452,18 @@ impl<F: HandlerFactory> Shared<F> {
     fn wake_next(&self, number: usize) {
         let station = &self.stations[number];
         let worth = station.port.stealer.len() as Nanos * station.expected.load(Ordering::Relaxed);
-        if !self.turns.is_shared_gil() && worth > WORTH_A_WAKE && station.offered.load(Ordering::Relaxed) {
+        if !self.turns.is_shared_gil()
+            && worth > WORTH_A_WAKE
+            && station.offered.load(Ordering::Relaxed)
+        {
             self.sleep.call_thief();
         }
     }
 
     fn any_offer(&self) -> bool {
-        self.stations
-            .iter()
-            .any(|station| station.offered.load(Ordering::Relaxed) && !station.port.stealer.is_empty())
+        self.stations.iter().any(|station| {
+            station.offered.load(Ordering::Relaxed) && !station.port.stealer.is_empty()
+        })
     }
 
     /// One job: from the home loop, unless another loop's oldest has waited a slice longer. FIFO within a loop. So a
@@ -443,7 +476,11 @@ impl<F: HandlerFactory> Shared<F> {
                     continue;
                 }
                 let front = station.front.load(Ordering::Relaxed);
-                let handicap = if number == home { 0 } else { TURN_SLICE.as_millis() as u64 };
+                let handicap = if number == home {
+                    0
+                } else {
+                    TURN_SLICE.as_millis() as u64
+                };
                 if best.is_none_or(|(oldest, _)| front + handicap < oldest) {
                     best = Some((front + handicap, number));
                 }
@@ -451,7 +488,9 @@ impl<F: HandlerFactory> Shared<F> {
             let (_, number) = best?;
             match self.stations[number].port.stealer.steal() {
                 Steal::Success(job) => {
-                    self.stations[number].front.store(job.queued_at(), Ordering::Relaxed);
+                    self.stations[number]
+                        .front
+                        .store(job.queued_at(), Ordering::Relaxed);
                     return Some((job, number));
                 }
                 Steal::Empty | Steal::Retry => {}
@@ -465,7 +504,11 @@ impl<F: HandlerFactory> Shared<F> {
         loop {
             let goes_on = if quiet > QUIET_LOOKS {
                 quiet = 0;
-                self.vigil.sleep(|| self.stations.iter().any(|station| station.lease.lent_for(0).is_some()))
+                self.vigil.sleep(|| {
+                    self.stations
+                        .iter()
+                        .any(|station| station.lease.lent_for(0).is_some())
+                })
             } else {
                 self.vigil.wait(LOOK_EVERY)
             };
@@ -491,6 +534,7 @@ impl<F: HandlerFactory> Shared<F> {
         }
         match station.lease.take_back() {
             Some(held) => {
+                self.common.counters.count(Counter::Rescued);
                 self.sleep.end_lend();
                 self.sleep.send_driver(held);
             }
@@ -503,7 +547,10 @@ impl<F: HandlerFactory> Shared<F> {
 /// One pass of the loop. A poll that fails has no remedy: without readiness nothing can be served.
 fn turn(held: &mut Loop, timeout: Option<Duration>) {
     if let Err(error) = held.turn(timeout) {
-        log::error!("loop {}: waiting for readiness failed: {error}", held.index());
+        log::error!(
+            "loop {}: waiting for readiness failed: {error}",
+            held.index()
+        );
         thread::sleep(Duration::from_millis(10));
     }
 }

@@ -148,7 +148,11 @@ fn readiness_against_giving_back() {
             served.fetch_add(1, Ordering::SeqCst);
         }
         event_loop.join().unwrap();
-        assert_eq!(served.load(Ordering::SeqCst), 1, "an edge was lost, or a connection had two owners");
+        assert_eq!(
+            served.load(Ordering::SeqCst),
+            1,
+            "an edge was lost, or a connection had two owners"
+        );
     });
 }
 

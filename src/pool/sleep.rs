@@ -44,8 +44,14 @@ fn lent(counts: u32) -> u32 {
 
 impl<D> Sleep<D> {
     pub(crate) fn new(handlers: usize) -> Self {
-        assert!(handlers < 0xffff, "the counters of parked handlers have sixteen bits");
-        let berth = |_| Berth { order: Mutex::new(None), given: Condvar::new() };
+        assert!(
+            handlers < 0xffff,
+            "the counters of parked handlers have sixteen bits"
+        );
+        let berth = |_| Berth {
+            order: Mutex::new(None),
+            given: Condvar::new(),
+        };
         Sleep {
             counts: AtomicU32::new(0),
             parked: Mutex::new(Vec::with_capacity(handlers)),
@@ -58,7 +64,12 @@ impl<D> Sleep<D> {
     fn claim(&self, change: impl Fn(u32) -> u32, allowed: impl Fn(u32) -> bool) -> bool {
         let mut counts = self.counts.load(Ordering::Relaxed);
         while allowed(counts) {
-            match self.counts.compare_exchange_weak(counts, change(counts), Ordering::SeqCst, Ordering::Relaxed) {
+            match self.counts.compare_exchange_weak(
+                counts,
+                change(counts),
+                Ordering::SeqCst,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => return true,
                 Err(now) => counts = now,
             }
@@ -68,7 +79,10 @@ impl<D> Sleep<D> {
 
     /// A driver is about to run a view: true if a standby is there to rescue its loop.
     pub(crate) fn try_lend(&self) -> bool {
-        self.claim(|counts| counts + ONE_LENT, |counts| parked(counts) > lent(counts))
+        self.claim(
+            |counts| counts + ONE_LENT,
+            |counts| parked(counts) > lent(counts),
+        )
     }
 
     /// A lent loop was taken up again, by its driver or by the monitor.
@@ -86,7 +100,10 @@ impl<D> Sleep<D> {
         if self.searching.load(Ordering::SeqCst) > 0 {
             return true;
         }
-        if !self.claim(|counts| counts - ONE_PARKED, |counts| parked(counts) > lent(counts)) {
+        if !self.claim(
+            |counts| counts - ONE_PARKED,
+            |counts| parked(counts) > lent(counts),
+        ) {
             return false;
         }
         self.searching.fetch_add(1, Ordering::SeqCst);
@@ -128,7 +145,9 @@ impl<D> Sleep<D> {
     }
 
     fn wake_claimed(&self, order: Order<D>) {
-        let index = lock(&self.parked).pop().expect("a claimed standby is listed");
+        let index = lock(&self.parked)
+            .pop()
+            .expect("a claimed standby is listed");
         let berth = &self.berths[index];
         let mut place = lock(&berth.order);
         // Only a stop that came first can stand here: it holds.
@@ -145,7 +164,12 @@ impl<D> Sleep<D> {
         self.counts.fetch_add(ONE_PARKED, Ordering::SeqCst);
         // Partner: the fence in `Pool::offer`. Either the offering driver sees us parked, or we see its offer.
         fence(Ordering::SeqCst);
-        if has_work() && self.claim(|counts| counts - ONE_PARKED, |counts| parked(counts) > lent(counts)) {
+        if has_work()
+            && self.claim(
+                |counts| counts - ONE_PARKED,
+                |counts| parked(counts) > lent(counts),
+            )
+        {
             let mut list = lock(&self.parked);
             if let Some(position) = list.iter().position(|&parked| parked == index) {
                 list.swap_remove(position);
@@ -162,7 +186,10 @@ impl<D> Sleep<D> {
             if let Some(order) = order.take() {
                 return order;
             }
-            order = berth.given.wait(order).unwrap_or_else(|poisoned| poisoned.into_inner());
+            order = berth
+                .given
+                .wait(order)
+                .unwrap_or_else(|poisoned| poisoned.into_inner());
         }
     }
 }

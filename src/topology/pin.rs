@@ -144,6 +144,16 @@ impl Placement {
     }
 }
 
+impl Placement {
+    /// All CPUs that drivers are placed on; none: anywhere.
+    pub fn all(&self) -> Option<&[usize]> {
+        match self {
+            Placement::Anywhere(_) => None,
+            Placement::Among(cpus) | Placement::Each(cpus) => Some(cpus),
+        }
+    }
+}
+
 impl fmt::Display for Placement {
     /// For the start-up line, behind the word "cores".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

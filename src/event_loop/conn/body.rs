@@ -24,7 +24,9 @@ pub(super) fn collect(exchange: &mut Exchange, range: Range<usize>) -> io::Resul
             exchange.body = Collected::Memory(Vec::new());
             return collect(exchange, range);
         }
-        Collected::Memory(bytes) if bytes.len() + piece.len() <= IN_MEMORY => bytes.extend_from_slice(piece),
+        Collected::Memory(bytes) if bytes.len() + piece.len() <= IN_MEMORY => {
+            bytes.extend_from_slice(piece)
+        }
         Collected::Memory(bytes) => {
             let mut file = tempfile::tempfile()?;
             file.write_all(bytes)?;
