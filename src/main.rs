@@ -1,1 +1,5 @@
-fn main() {}
+//! m0serve
+
+fn main() {
+    let _settings = m0serve::cli::parse();
+}
