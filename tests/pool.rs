@@ -121,7 +121,7 @@ fn start(threads: usize, blocking_threads: usize) -> Running {
     let shape = Shape {
         threads,
         blocking_threads,
-        controls: Controls { baton: true },
+        controls: Controls::ALL_ON,
         placement,
     };
     let application = Application {
@@ -148,7 +148,10 @@ fn connect(address: SocketAddr) -> TcpStream {
 }
 
 fn ask(stream: &mut TcpStream, target: &str) {
-    write!(stream, "GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    // One segment: a head in pieces would wait for delayed acknowledgements.
+    stream
+        .write_all(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes())
+        .unwrap();
 }
 
 /// Reads one response with a Content-Length.
