@@ -230,7 +230,7 @@ ROOTED = {
 @pytest.mark.parametrize("wire", ROOTED)
 def test_root_path(shared, mode, wire):
     """Behind a proxy that strips the prefix, and behind one that doesn't."""
-    environ = _texts(shared(*mode, "--root-path", "/root", BARE), get(wire))
+    environ = _texts(shared(*mode, "--root-path", "/root", "probe:shown"), get(wire))
     assert (environ["SCRIPT_NAME"], environ["PATH_INFO"]) == ROOTED[wire]
 
 

@@ -88,7 +88,7 @@ def test_flask_errors_and_teardown(serve, mode, session):
     assert session.get(server.url + "/error").status_code == 500
     assert server.stderr.wait_for("RuntimeError: a Flask view failed")
     for _ in range(9):
-        assert session.get(server.url + "/stream").content
+        assert session.get(server.url + "/").content
     assert session.get(server.url + "/torn-down").text == "10"
 
 

@@ -80,12 +80,14 @@ def visits():
     return str(session["visits"])
 
 
+_kept = tempfile.NamedTemporaryFile(suffix=".bin")
+_kept.write(bytes(range(256)) * 2000)
+_kept.flush()
+
+
 @app.get("/file")
 def file():
-    kept = tempfile.NamedTemporaryFile(suffix=".bin")
-    kept.write(bytes(range(256)) * 2000)
-    kept.flush()
-    return send_file(open(kept.name, "rb"), mimetype="application/octet-stream", conditional=True, etag="fixed")
+    return send_file(_kept.name, mimetype="application/octet-stream", conditional=True, etag="fixed")
 
 
 @app.get("/file-path")

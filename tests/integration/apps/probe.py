@@ -147,3 +147,8 @@ def application(environ, start_response):
         # Anything else: the environ, so that a test of odd paths sees what became of them.
         view = target if environ["PATH_INFO"].startswith("/target/") else show_environ
     return view(environ, start_response, query)
+
+
+def shown(environ, start_response):
+    """The environ, whatever the path."""
+    return show_environ(environ, start_response, {})
