@@ -56,6 +56,7 @@ fn serve(settings: Settings) -> Result<ExitCode, Refusal> {
     let pool = Shape {
         threads: settings.threads,
         blocking_threads: settings.blocking_threads,
+        streaming_threads: settings.streaming_threads,
         controls,
         placement: settings.placement.clone(),
     };
