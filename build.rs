@@ -10,6 +10,10 @@ fn main() {
 fn python() {
     pyo3_build_config::use_pyo3_cfgs();
     let config = pyo3_build_config::get();
+    // The interpreter to fall back to where no other is found, and the one that the unit tests run.
+    if let Some(executable) = config.executable() {
+        println!("cargo:rustc-env=M0_LINKED_PYTHON={executable}");
+    }
     if let Some(dir) = &config.lib_dir() {
         println!("cargo:rustc-link-arg=-Wl,-rpath,{dir}");
     }

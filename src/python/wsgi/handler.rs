@@ -59,6 +59,13 @@ impl WsgiHandler {
     }
 }
 
+#[cfg(test)]
+impl WsgiHandler {
+    pub(in crate::python) fn thread(&self) -> &ThreadState {
+        &self.thread
+    }
+}
+
 impl Drop for WsgiHandler {
     fn drop(&mut self) {
         self.desk.answer.leave_thread();
