@@ -93,9 +93,16 @@ fn nothing_is_left_after_many_requests() {
         } else {
             500
         };
-        check_blocks(&mut site, rounds, |site| {
-            site.ask(&request);
-        });
+        if cfg!(Py_GIL_DISABLED) && path == "/cycle" {
+            // 3.14t counts a block more for every dict cycle that its collector frees, in plain Python too.
+            for _ in 0..rounds {
+                site.ask(&request);
+            }
+        } else {
+            check_blocks(&mut site, rounds, |site| {
+                site.ask(&request);
+            });
+        }
         assert_eq!(site.look("count()"), before, "{path}");
     }
 }
