@@ -65,6 +65,13 @@ impl Common {
         }
     }
 
+    /// Log files were moved away: write to new ones.
+    pub fn reopen_logs(&self) {
+        if let Some(log) = &self.access_log {
+            log.reopen();
+        }
+    }
+
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
@@ -113,6 +120,9 @@ pub(crate) enum Ending {
     Reset,
 }
 
+/// A response field that the access log asks for: name and value.
+type LoggedField = (Box<[u8]>, Box<[u8]>);
+
 pub struct Exchange {
     pub(crate) stream: Stream,
     pub(crate) common: Arc<Common>,
@@ -134,7 +144,7 @@ pub struct Exchange {
     code: u16,
     body_bytes: u64,
     /// The response's fields, for an access log that asks for them.
-    logged_fields: Vec<(Box<[u8]>, Box<[u8]>)>,
+    logged_fields: Vec<LoggedField>,
 }
 
 impl Exchange {
@@ -262,9 +272,14 @@ impl Exchange {
             self.writer.close_after();
         }
         self.code = head.code();
-        if self.common.access_log.is_some() {
-            self.logged_fields = head
-                .fields()
+        if let Some(log) = &self.common.access_log {
+            let wanted = |name: &[u8]| {
+                log.format()
+                    .response_fields()
+                    .any(|asked| asked.eq_ignore_ascii_case(name))
+            };
+            let fields = head.fields().filter(|(name, _)| wanted(name));
+            self.logged_fields = fields
                 .map(|(name, value)| (name.into(), value.into()))
                 .collect();
         }

@@ -19,7 +19,10 @@ impl Health {
     pub fn new(path: &str) -> Self {
         let head = |status: &[u8], extra: &[(&[u8], &[u8])]| {
             let mut head = ResponseHead::new();
-            let fields = [(&b"Content-Type"[..], &b"text/plain; charset=utf-8"[..]), (b"Cache-Control", b"no-store")];
+            let fields = [
+                (&b"Content-Type"[..], &b"text/plain; charset=utf-8"[..]),
+                (b"Cache-Control", b"no-store"),
+            ];
             head.status(status).expect("a constant status is valid");
             for (name, value) in fields.iter().chain(extra) {
                 head.field(name, value).expect("a constant field is valid");

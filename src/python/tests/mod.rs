@@ -48,7 +48,7 @@ fn start() {
 
 /// Settings for the interpreter that the crate was built with.
 fn linked() -> AppSpec {
-    let python = option_env!("M0_LINKED_PYTHON").map(Into::into);
+    let python = option_env!("M0_LINKED_EXECUTABLE").map(Into::into);
     AppSpec {
         python,
         ..AppSpec::default()
