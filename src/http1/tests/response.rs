@@ -48,14 +48,15 @@ fn framings() {
     let plain = || head("200 OK", &[("Content-Type", "text/plain")]);
     let announced = |n: &str| head("200 OK", &[("Content-Length", n)]);
     let begin = "HTTP/1.1 200 OK\r\n";
-    let cases: Vec<(
+    type Case = (
         ResponseWriter,
         ResponseHead,
         BodySize,
-        &[&str],
+        &'static [&'static str],
         String,
         bool,
-    )> = vec![
+    );
+    let cases: Vec<Case> = vec![
         (
             GET11(),
             plain(),
