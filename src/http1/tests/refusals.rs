@@ -142,6 +142,7 @@ fn line_ends() {
         (b"GET / HTTP/1.1\r\nHost: a\n\r\n", BareLineFeed),
         (b"GET / HTTP/1.1\r\nHost: a\r\n\n", BareLineFeed),
         (b"GET / HTTP/1.1\nHost: a\n\n", BareLineFeed),
+        (b"GET / HTTP/1.0\r\n\nX: y\r\n\r\n", BareLineFeed),
         (b"GET / HTTP/1.1\r\nHost: a\r\nX:\n\r\n", BareLineFeed),
         (
             b"GET / HTTP/1.1\r\nHost: a\r\nX: b\nContent-Length: 5\r\n\r\n",

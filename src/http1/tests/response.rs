@@ -463,7 +463,18 @@ fn statuses() {
         "{}",
         out.escape_ascii()
     );
+    for name in ["Content-Length", "Date", "Server", "Upgrade", "Connection"] {
+        let value = if name == "Content-Length" {
+            "7"
+        } else {
+            "close"
+        };
+        head.field(name.as_bytes(), value.as_bytes()).unwrap();
+    }
     head.clear();
+    let clean = answer(GET11(), &head, Known(0), &[]);
+    let expected = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    assert_eq!(clean, (expected.into(), true));
     assert_eq!(
         (head.code(), head.content_length(), head.fields().count()),
         (200, None, 0)
