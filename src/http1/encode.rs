@@ -223,6 +223,11 @@ impl ResponseWriter {
         self.keep_alive && self.state == ResponseState::Ended
     }
 
+    /// Only the connection's end marks where this body ends: cut short, it would pass for whole.
+    pub fn is_close_delimited(&self) -> bool {
+        self.state == ResponseState::UntilClose
+    }
+
     /// The final head is written: no other answer can be given any more.
     pub fn head_written(&self) -> bool {
         self.state != ResponseState::Open
