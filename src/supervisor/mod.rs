@@ -17,6 +17,7 @@ use crate::exchange::{Common, LocalAnswers};
 use crate::local::Health;
 use crate::net::{self, Listener};
 use crate::observe::access::AccessLog;
+use crate::observe::log;
 use crate::sync::Arc;
 
 #[cfg(feature = "python")]
@@ -56,6 +57,17 @@ fn common(settings: &Settings) -> Result<Arc<Common>, Refusal> {
         ),
         None => None,
     };
+    if settings.limit_connections > 0 {
+        let asked = settings.limit_connections as u64;
+        match net::allow_descriptors(asked) {
+            Ok(allowed) if allowed < asked => log::warn!(
+                "--limit-connections is {asked}, but the process may have {allowed} at most (ulimit -Hn): beyond them \
+                 new connections wait"
+            ),
+            Ok(_) => {}
+            Err(error) => log::warn!("cannot raise the limit of open files: {error}"),
+        }
+    }
     let mut common = Common::new(
         settings.limits,
         settings.timeouts,

@@ -31,9 +31,10 @@ impl From<StartError> for Refusal {
 }
 
 fn serve(settings: Settings) -> Result<ExitCode, Refusal> {
-    // Before the interpreter: it leaves signals alone that are taken.
-    let stop = StopRequests::take_over().map_err(Refusal::failure)?;
     let common = common(&settings)?;
+    let logs = Arc::clone(&common);
+    // Before the interpreter: it leaves signals alone that are taken.
+    let stop = StopRequests::take_over(move || logs.reopen_logs()).map_err(Refusal::failure)?;
     let mut interpreter = Interpreter::start(&settings.app)?;
     let app = match interpreter.load_app() {
         Ok(app) => app,
@@ -55,6 +56,7 @@ fn serve(settings: Settings) -> Result<ExitCode, Refusal> {
     let pool = Shape {
         threads: settings.threads,
         blocking_threads: settings.blocking_threads,
+        streaming_threads: settings.streaming_threads,
         controls,
         placement: settings.placement.clone(),
     };
