@@ -326,7 +326,8 @@ fn read_fields(
     let mut many = Vec::new();
     let mut parsed = httparse::parse_headers(lines, &mut few);
     if parsed == Err(httparse::Error::TooManyHeaders) && limits.fields > STACK_FIELDS {
-        many.resize(limits.fields, httparse::EMPTY_HEADER);
+        // No more than there can be: a field line has four bytes at least.
+        many.resize(limits.fields.min(lines.len() / 4), httparse::EMPTY_HEADER);
         parsed = httparse::parse_headers(lines, &mut many);
     }
     match parsed {

@@ -113,6 +113,19 @@ fn head_size() {
     assert_eq!(HeadTooLarge.status(), 431);
 }
 
+/// The shortest field lines, more than fit on the stack, with a bound that must not be taken for a size.
+#[test]
+fn as_many_fields_as_the_bytes_allow() {
+    let limits = Limits {
+        fields: usize::MAX,
+        ..Limits::default()
+    };
+    for count in [32, 33, 34, 1000] {
+        let input = format!("GET / HTTP/1.0\r\n{}\r\n", "X:\r\n".repeat(count));
+        assert_eq!(outcome(input.as_bytes(), &limits), Ok(()));
+    }
+}
+
 /// Of two bounds the one that is crossed first is named, whatever the split.
 #[test]
 fn two_bounds() {
