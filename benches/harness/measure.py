@@ -8,7 +8,6 @@ failed: a failed measurement is never read as a slow server.
 import base64
 import json
 import socket
-import statistics
 import subprocess
 import time
 from dataclasses import dataclass, replace
@@ -154,6 +153,8 @@ class Run:
         return self
 
     def _one(self, arm, app, cases, references, body, number):
+        # A server that closes after each answer has nothing to say about kept connections.
+        cases = [case for case in cases if arm.keep_alive or case.close]
         label = f"{self.suite.name} {self.site.interpreter} round {number + 1}/{self.settings.rounds} {arm.name}"
         try:
             with Server(arm, app, self.site, body=body) as server:
@@ -201,10 +202,10 @@ class Run:
         return True
 
     def _http(self, server, arm, case, warm):
-        churn = case.close or not arm.keep_alive
-        waited, left = proc.drain_time_wait()
+        waited, left = proc.drain_time_wait(server.port)
         warmup = self.settings.warmup if warm else self.settings.warmup / 2
-        load.wrk(server.port, case, warmup)
+        # Kept connections warm a server for churn as well, and leave no port in TIME_WAIT.
+        load.wrk(server.port, replace(case, close=False) if arm.keep_alive else case, warmup if arm.keep_alive else 0.5)
         with load.SlowRequests(server.port, case.slow_path, case.slow) as slow:
             measured = self._under_load(server, lambda: load.wrk(server.port, case, self.settings.seconds))
         measured.update(slow_finished=slow.finished, time_wait_before=left, drained_s=round(waited, 1))
@@ -214,8 +215,6 @@ class Run:
             if check["failed"]:
                 self._fail(arm, case, f"h2load: {check['failed']} requests failed")
             self.cross_checks.setdefault((arm.name, case.name), []).append(check)
-        if churn:
-            proc.drain_time_wait()
         return measured
 
     def _websocket(self, server, arm, case, warm):
@@ -258,14 +257,14 @@ class Run:
         """Idle, after `requests`, with idle connections held, and (ours) after many more requests."""
         for port in server.ports:
             fetch(port, case.path)
-        idle = server.memory()
+        idle = server.settled_memory()
 
         def requests(total):
             for port in server.ports:
                 done = load.h2load(port, case, requests=total // len(server.ports))
                 if done["failed"]:
                     raise load.LoadFailure(f"{done['failed']} requests failed")
-            return server.memory()
+            return server.settled_memory()
 
         total, more, held = self.suite.requests, self.suite.more_requests, self.suite.idle_connections
         if self.settings.quick:
@@ -274,7 +273,7 @@ class Run:
         with IdleConnections(server.port, case.path, held) as idlers:
             if idlers.held < held:
                 raise load.LoadFailure(f"only {idlers.held} of {held} idle connections stayed open")
-            holding = server.memory()
+            holding = server.settled_memory()
         measured = {
             "requests": total,
             "idle_rss_mb": round(idle["rss_kb"] / 1024, 2),
@@ -390,8 +389,3 @@ def quick(suite, settings):
     """A smoke's settings: one short round of a small part, which checks the harness and measures nothing."""
     groups = tuple(replace(group, cases=group.cases[:2]) for group in suite.groups)
     return replace(suite, groups=groups), replace(settings, rounds=1, seconds=1, warmup=1, quick=True)
-
-
-def spread(values):
-    """(median, min, max)."""
-    return statistics.median(values), min(values), max(values)

@@ -228,7 +228,8 @@ How the rows are made:
   are corrected for coordinated omission. h2load measures some rows a second time.
 - CPU is that of the server's whole process tree, from /proc, divided by the requests answered; "cores" is the same divided by the
   time. A server that looks twice as fast may use twice the cores.
-- A row with a socket error, a wrong status or a dead worker is failed, not slow. Rows wait until few sockets are left in TIME_WAIT.
+- A row with a socket error, a wrong status or a dead worker is failed, not slow. Every server has a port of its own, and a row waits until
+  few sockets of that port are left in TIME_WAIT.
 - Compare rows of one table. Absolute numbers move by half between days on one and the same machine, ratios within a run don't.
 """
 

@@ -93,10 +93,6 @@ def wakeups(roots):
     return total
 
 
-def descriptors(pid):
-    return len(os.listdir(f"/proc/{pid}/fd"))
-
-
 def machine_busy():
     """CPU seconds that all processes of the machine have used, and those that the hypervisor took (steal)."""
     fields = [int(field) * TICK for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
@@ -104,27 +100,42 @@ def machine_busy():
     return user + nice + system + irq + softirq, steal
 
 
-def parse_sockets(text, state):
-    """How many sockets of a /proc/net/tcp table are in this state."""
-    return sum(1 for line in text.splitlines()[1:] if line.split()[3] == state)
+def parse_sockets(text, state, port=None):
+    """How many sockets of a /proc/net/tcp table are in this state; with a port, only those that it is one end of."""
+    count = 0
+    for line in text.splitlines()[1:]:
+        fields = line.split()
+        ends = (int(fields[1].rpartition(":")[2], 16), int(fields[2].rpartition(":")[2], 16))
+        count += fields[3] == state and (port is None or port in ends)
+    return count
 
 
-def time_wait():
+def time_wait(port=None):
     count = 0
     for name in ("tcp", "tcp6"):
         try:
-            count += parse_sockets(Path(f"/proc/net/{name}").read_text(), TIME_WAIT)
+            count += parse_sockets(Path(f"/proc/net/{name}").read_text(), TIME_WAIT, port)
         except FileNotFoundError:
             continue
     return count
 
 
-def drain_time_wait(limit=1000, patience=70.0):
-    """Waits until few sockets are left in TIME_WAIT, so that no row runs short of ports because of the row before.
+def drain_time_wait(port, limit=1000, patience=70.0):
+    """Waits until the server's port has few sockets in TIME_WAIT, and the machine room for many more.
 
-    The kernel keeps them for 60 s. Returns (seconds waited, sockets left).
+    A client's port is taken only towards the address that it was used for, and every server has a port of its own: what an
+    earlier server left behind costs this one no port. It does count against the kernel's table, which throws sockets
+    out when it is full. The kernel keeps them for 60 s. Returns (seconds waited, sockets left on the port).
     """
+    room = int(_read_number("/proc/sys/net/ipv4/tcp_max_tw_buckets", 65536)) // 2
     begun = time.monotonic()
-    while (left := time_wait()) > limit and time.monotonic() - begun < patience:
+    while ((left := time_wait(port)) > limit or time_wait() > room) and time.monotonic() - begun < patience:
         time.sleep(0.5)
     return time.monotonic() - begun, left
+
+
+def _read_number(path, otherwise):
+    try:
+        return int(Path(path).read_text())
+    except (OSError, ValueError):
+        return otherwise

@@ -140,6 +140,17 @@ class Server:
     def memory(self):
         return proc.memory(self.pids)
 
+    def settled_memory(self, patience=10.0):
+        """Memory once it stands still: workers come up one after another, and allocators give back late."""
+        last, deadline = self.memory(), time.monotonic() + patience
+        while time.monotonic() < deadline:
+            time.sleep(0.5)
+            now = self.memory()
+            if now["processes"] == last["processes"] and abs(now["rss_kb"] - last["rss_kb"]) <= last["rss_kb"] // 500:
+                return now
+            last = now
+        return last
+
     def stop(self):
         """Ends the process trees: politely, then not. Only what this object started."""
         trees = {pid: proc.tree(pid) for pid in self.pids}

@@ -112,8 +112,8 @@ _ALL = (
             ),
         ),
         notes=(
-            "gunicorn's sync worker closes after every answer, so both of its rows are connection churn: compare it under close.",
-            "Rows with one connection a request wait before and after until the sockets in TIME_WAIT are gone.",
+            "gunicorn's sync worker closes after every answer: kept connections would measure churn, so it has no such row.",
+            "Under close each request has a connection of its own, to a port that no other server of the run had: what they leave in TIME_WAIT takes no port from the next.",
         ),
     ),
     Suite(
