@@ -180,11 +180,12 @@ class Site:
         run(["cargo", "build", "--quiet", "--release", "--locked", "--manifest-path", manifest, "--target-dir", target])
         return target / "release" / name
 
-    def server_environment(self, app_dir):
+    def server_environment(self, app_dir, home="/nonexistent"):
         """A clean environment: the same for each server, with nothing of the person's own shell that could matter."""
-        keep = {name: os.environ[name] for name in ("HOME", "TMPDIR", "TZ") if name in os.environ}
+        keep = {name: os.environ[name] for name in ("TMPDIR", "TZ") if name in os.environ}
         return {
             **keep,
+            "HOME": str(home),
             "PATH": f"{self.venv / 'bin'}:/usr/local/bin:/usr/bin:/bin",
             "VIRTUAL_ENV": str(self.venv),
             "PYTHONPATH": str(app_dir),

@@ -271,9 +271,8 @@ class Run:
             total, more, held = 2000, 2000, 50
         loaded = requests(total)
         with IdleConnections(server.port, case.path, held) as idlers:
-            if idlers.held < held:
-                raise load.LoadFailure(f"only {idlers.held} of {held} idle connections stayed open")
             holding = server.settled_memory()
+            kept = idlers.held
         measured = {
             "requests": total,
             "idle_rss_mb": round(idle["rss_kb"] / 1024, 2),
@@ -281,10 +280,13 @@ class Run:
             "loaded_rss_mb": round(loaded["rss_kb"] / 1024, 2),
             "loaded_pss_mb": round(loaded["pss_kb"] / 1024, 2),
             "loaded_private_mb": round(loaded["private_kb"] / 1024, 2),
-            "connection_kb": round((holding["rss_kb"] - loaded["rss_kb"]) / held, 3),
+            "connections_kept": kept,
             "processes": loaded["processes"],
             "threads": loaded["threads"],
         }
+        if kept == held:
+            # A server that closes idle connections at once or within a second or two has no cost of one to show.
+            measured["connection_kb"] = round((holding["rss_kb"] - loaded["rss_kb"]) / held, 3)
         if arm.ours:
             again = requests(more)
             measured["growth_mb"] = round((again["rss_kb"] - max(loaded["rss_kb"], holding["rss_kb"])) / 1024, 3)

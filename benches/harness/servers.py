@@ -62,7 +62,7 @@ class Server:
             "peers": site.root / "benches" / "peers",
             "venv": site.venv,
         }
-        self._env = {**site.server_environment(self._values["app_dir"]), **arm.env, **(extra_env or {})}
+        self._env = {**site.server_environment(self._values["app_dir"], self._work), **arm.env, **(extra_env or {})}
 
     def __enter__(self):
         try:
