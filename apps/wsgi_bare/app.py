@@ -168,7 +168,8 @@ def input_none(environ, start_response):
 
 def echo(environ, start_response):
     """The body comes back as it was sent, with its type."""
-    body = environ["wsgi.input"].read()
+    read = environ["wsgi.input"].read
+    body = b"".join(iter(lambda: read(65536), b""))
     kind = environ.get("CONTENT_TYPE") or "application/octet-stream"
     start_response("200 OK", [("Content-Type", kind), ("Content-Length", str(len(body)))])
     return [body]

@@ -285,7 +285,7 @@ m0_server() {
 # m0_target and m0_limit change the target folder and limit the time, for ci/test.
 m0_cargo() (
     while IFS= read -r name; do unset "$name"; done < <(compgen -e | grep -E '^(PYO3_|M0_)')
-    unset VIRTUAL_ENV CONDA_PREFIX PYTHONPATH LD_LIBRARY_PATH CARGO_BUILD_TARGET CARGO_BUILD_TARGET_DIR
+    unset VIRTUAL_ENV CONDA_PREFIX PYTHONPATH CARGO_BUILD_TARGET CARGO_BUILD_TARGET_DIR
     [[ -z ${m0_python-} ]] || export PYO3_PYTHON=$m0_python
     export CARGO_TARGET_DIR=${m0_target:-$m0_root/target/py$m0_tag}
     cd "$m0_root" || exit

@@ -15,7 +15,8 @@ from .models import Note
 
 
 def hello(request):
-    return HttpResponse(b"Hello, World!", content_type="text/plain")
+    # With its length, as CommonMiddleware would add it: a server that adds none falls back to chunks.
+    return HttpResponse(b"Hello, World!", content_type="text/plain", headers={"Content-Length": "13"})
 
 
 def slow(request):

@@ -1,0 +1,402 @@
+//! One event loop: its poll, its listeners, its connections, its deadlines, its deque of jobs.
+//!
+//! A [`Loop`] is a passive object. Whoever holds it, its driver, calls [`Loop::turn`] and runs or hands over the jobs
+//! that come of it; there is exactly one driver at any moment because a loop is a box that is moved, never shared.
+//! What other threads may touch is the [`Port`]: the mailbox, the deque's stealing end and the drive slot of the pool.
+//!
+//! Readiness is edge-triggered for connections (mio), so that nothing is ever re-registered: reads and writes go on
+//! until the socket would block, and an edge that arrives while a handler owns the connection is kept as a *knock*.
+
+#![forbid(unsafe_code)]
+
+use std::io;
+use std::time::Duration;
+
+use crossbeam_deque::{Stealer, Worker};
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token, Waker};
+use slab::Slab;
+
+use crate::exchange::{Common, Exchange, LocalAnswers, SpareBuffers};
+use crate::http1::ResponseHead;
+use crate::net::{Endpoint, Listener, Stream};
+use crate::sync::{Arc, Ordering};
+
+mod accept;
+mod conn;
+mod deadlines;
+mod mailbox;
+mod seat;
+
+pub use conn::Connection;
+use conn::Step;
+use deadlines::{Clock, Deadlines, Millis};
+use mailbox::Mail;
+pub use mailbox::Mailbox;
+pub(crate) use seat::Seat;
+
+/// One whole request together with its connection, on its way to the application.
+pub type Job = Box<Connection>;
+
+const WAKER: Token = Token(usize::MAX);
+/// Listeners count down from here; connections are slab keys from 0 up.
+const LAST_LISTENER: usize = usize::MAX - 1;
+
+/// What other threads may do with a loop.
+#[derive(Clone)]
+pub struct Port {
+    pub mailbox: Arc<Mailbox>,
+    pub stealer: Stealer<Job>,
+}
+
+struct Entry {
+    seat: Arc<Seat<Connection>>,
+    /// Tells this connection from an earlier one of the same key.
+    generation: u32,
+    /// The one live deadline entry; earlier ones that still lie in the heap are stale.
+    armed: Millis,
+}
+
+pub struct Loop {
+    index: usize,
+    poll: Poll,
+    events: Events,
+    listeners: Vec<accept::Door>,
+    mailbox: Arc<Mailbox>,
+    /// All loops' mailboxes, this one's too: a new connection goes to the loop that has the fewest.
+    peers: Arc<[Arc<Mailbox>]>,
+    entries: Slab<Entry>,
+    generation: u32,
+    deadlines: Deadlines,
+    clock: Clock,
+    jobs: Worker<Job>,
+    spare: SpareBuffers,
+    common: Arc<Common>,
+    local_answers: Option<Arc<dyn LocalAnswers>>,
+    busy_answer: ResponseHead,
+    draining: bool,
+}
+
+impl Loop {
+    /// Makes `count` loops that share `listeners`. Connections are spread over them evenly, whichever loop accepts.
+    pub fn make(
+        count: usize,
+        listeners: Arc<[Listener]>,
+        common: &Arc<Common>,
+        local_answers: Option<Arc<dyn LocalAnswers>>,
+    ) -> io::Result<Vec<Box<Loop>>> {
+        let polls = (0..count)
+            .map(|_| Poll::new())
+            .collect::<io::Result<Vec<_>>>()?;
+        let mailboxes = polls
+            .iter()
+            .map(|poll| Ok(Arc::new(Mailbox::new(Waker::new(poll.registry(), WAKER)?))))
+            .collect::<io::Result<Vec<_>>>()?;
+        let peers: Arc<[Arc<Mailbox>]> = mailboxes.clone().into();
+        polls
+            .into_iter()
+            .enumerate()
+            .map(|(index, poll)| {
+                let mut doors = Vec::new();
+                for number in 0..listeners.len() {
+                    doors.push(accept::Door::open(
+                        &poll,
+                        Arc::clone(&listeners),
+                        number,
+                        LAST_LISTENER - number,
+                    )?);
+                }
+                Ok(Box::new(Loop {
+                    index,
+                    poll,
+                    events: Events::with_capacity(256),
+                    listeners: doors,
+                    mailbox: Arc::clone(&mailboxes[index]),
+                    peers: Arc::clone(&peers),
+                    entries: Slab::new(),
+                    generation: 0,
+                    deadlines: Deadlines::default(),
+                    clock: Clock::start(),
+                    jobs: Worker::new_fifo(),
+                    spare: SpareBuffers::default(),
+                    common: Arc::clone(common),
+                    local_answers: local_answers.clone(),
+                    busy_answer: busy_answer(),
+                    draining: false,
+                }))
+            })
+            .collect()
+    }
+
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    pub fn port(&self) -> Port {
+        Port {
+            mailbox: Arc::clone(&self.mailbox),
+            stealer: self.jobs.stealer(),
+        }
+    }
+
+    /// One pass: mail, readiness, deadlines. Waits at most `timeout` for readiness, without end if None.
+    /// Whole requests end up in the deque; everything else is dealt with here.
+    pub fn turn(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        let timeout = match (timeout, self.deadlines.next_in(self.clock.now())) {
+            (Some(asked), Some(due)) => Some(asked.min(due)),
+            (asked, due) => asked.or(due),
+        };
+        let mut events = std::mem::replace(&mut self.events, Events::with_capacity(0));
+        let polled = self.poll.poll(&mut events, timeout);
+        self.clock.tick();
+        match polled {
+            Ok(()) => {
+                for event in &events {
+                    self.handle_event(event.token());
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => {
+                self.events = events;
+                return Err(error);
+            }
+        }
+        self.events = events;
+        // All that makes jobs or ends connections comes after the wait: its caller looks at both next.
+        self.read_mail();
+        if !self.draining && self.common.is_draining() {
+            self.start_draining();
+        }
+        self.expire();
+        Ok(())
+    }
+
+    fn handle_event(&mut self, token: Token) {
+        match token {
+            // It only ends the wait: mail is read in every turn.
+            WAKER => {}
+            Token(number) if number > LAST_LISTENER - self.listeners.len() => {
+                self.accept(LAST_LISTENER - number);
+            }
+            Token(key) => {
+                let Some(entry) = self.entries.get(key) else {
+                    return;
+                };
+                // None: a handler owns the connection; it has been told of the edge.
+                if let Some(mut connection) = entry.seat.take_or_knock() {
+                    connection.notice_edge();
+                    self.advance(connection);
+                }
+            }
+        }
+    }
+
+    /// Goes on with a connection in hand until it waits, is a job, or is gone.
+    fn advance(&mut self, mut connection: Box<Connection>) {
+        connection.pick_up(&mut self.spare);
+        loop {
+            match connection.step(self.draining) {
+                Step::Wait => return self.park(connection),
+                Step::Request => match self.admit(connection) {
+                    Some(answered) => connection = answered,
+                    None => return,
+                },
+                Step::Resume => return self.jobs.push(connection),
+                Step::Again => return self.mailbox.give_back(connection),
+                Step::Close => return self.close(connection),
+            }
+        }
+    }
+
+    /// A whole request: into the deque, unless it is answered here.
+    fn admit(&mut self, mut connection: Box<Connection>) -> Option<Box<Connection>> {
+        let local = self
+            .local_answers
+            .as_ref()
+            .is_some_and(|local| local.answer(connection.exchange()));
+        if !local {
+            let limit = self.common.queue_limit;
+            if limit == 0 || self.jobs.len() < limit {
+                connection.queued_at = self.clock.now();
+                self.jobs.push(connection);
+                return None;
+            }
+            self.common
+                .counters
+                .count(crate::observe::counters::Counter::QueueFull);
+            connection.exchange().refuse_busy(&self.busy_answer);
+        }
+        connection.answered();
+        Some(connection)
+    }
+
+    /// Puts a connection that waits for readiness onto its seat. No knock can be missed: this thread is the one that knocks.
+    fn park(&mut self, mut connection: Box<Connection>) {
+        let key = connection.key();
+        let deadline = connection.set_deadline(self.clock.now(), &self.common.timeouts);
+        if connection.is_idle() {
+            connection.lay_down(&mut self.spare);
+        }
+        let entry = &mut self.entries[key];
+        if deadline < entry.armed {
+            entry.armed = deadline;
+            self.deadlines.arm(deadline, key, entry.generation);
+        }
+        let seat = Arc::clone(connection.seat());
+        seat.sit(connection);
+    }
+
+    /// Ends a connection. One with a suspended response goes to its handler first, which lets go of it.
+    fn close(&mut self, connection: Box<Connection>) {
+        if connection.is_suspended() {
+            return self.jobs.push(connection);
+        }
+        self.entries.remove(connection.key());
+        self.common.open.fetch_sub(1, Ordering::Relaxed);
+        self.mailbox.connections(-1);
+        connection.close();
+    }
+
+    /// A job's connection comes back with its answer, from the driver itself.
+    pub fn settle(&mut self, mut connection: Job) {
+        connection.hear_knock();
+        self.advance(connection);
+    }
+
+    pub fn next_job(&mut self) -> Option<Job> {
+        self.jobs.pop()
+    }
+
+    pub fn queued(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// Reads the clock again after a view; `turn` does so itself.
+    pub fn tick(&mut self) {
+        self.clock.tick();
+    }
+
+    fn read_mail(&mut self) {
+        // Once, not until it is empty: a connection that asks for another pass is to get it after the others' turn.
+        for mail in self.mailbox.collect() {
+            match mail {
+                Mail::Returned(mut connection) => {
+                    connection.hear_knock();
+                    self.advance(connection);
+                }
+                Mail::Accepted(stream, peer, local) => self.welcome(stream, peer, local),
+            }
+        }
+    }
+
+    /// A new connection of this loop's.
+    fn welcome(&mut self, stream: Stream, peer: Endpoint, local: Arc<Endpoint>) {
+        let key = self.entries.vacant_key();
+        self.generation = self.generation.wrapping_add(1);
+        let exchange = Exchange::new(stream, peer, local, Arc::clone(&self.common));
+        let connection = Box::new(Connection::new(exchange, self.index, key, self.clock.now()));
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if let Err(error) =
+            self.poll
+                .registry()
+                .register(&mut SourceFd(&connection.raw_fd()), Token(key), interest)
+        {
+            crate::observe::log::error!("cannot watch a new connection: {error}");
+            self.common.open.fetch_sub(1, Ordering::Relaxed);
+            self.mailbox.connections(-1);
+            return;
+        }
+        self.entries.insert(Entry {
+            seat: Arc::clone(connection.seat()),
+            generation: self.generation,
+            armed: Millis::MAX,
+        });
+        // What a client sends with its first segment is mostly there already: no need to wait for the edge.
+        self.advance(connection);
+    }
+
+    fn expire(&mut self) {
+        let now = self.clock.now();
+        while let Some((due, key, generation)) = self.deadlines.pop_due(now) {
+            let Some(entry) = self.entries.get_mut(key) else {
+                continue;
+            };
+            if entry.generation != generation || entry.armed != due {
+                continue;
+            }
+            entry.armed = Millis::MAX;
+            match entry.seat.take() {
+                // A handler owns it: none of its deadlines can come sooner than a whole idle time-out from now.
+                None => {
+                    let later = now + conn::soonest(&self.common.timeouts);
+                    entry.armed = later;
+                    self.deadlines.arm(later, key, generation);
+                }
+                Some(mut connection) => {
+                    if connection.deadline() <= now {
+                        connection.expire();
+                        self.advance(connection);
+                    } else {
+                        entry.armed = connection.deadline();
+                        self.deadlines.arm(entry.armed, key, generation);
+                        let seat = Arc::clone(connection.seat());
+                        seat.sit(connection);
+                    }
+                }
+            }
+        }
+        self.reopen_doors();
+    }
+
+    /// Stops accepting and closes what is idle; connections in use close after their present request.
+    fn start_draining(&mut self) {
+        self.draining = true;
+        // Clients in the backlog have connected: they are served, not reset.
+        self.empty_backlogs();
+        self.close_doors();
+        let keys: Vec<usize> = self.entries.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            if let Some(connection) = self.entries[key].seat.take() {
+                self.advance(connection);
+            }
+        }
+    }
+
+    /// Every connection has been closed after a drain began: nothing is left to drive.
+    pub fn is_drained(&self) -> bool {
+        self.draining && self.entries.is_empty() && self.jobs.is_empty()
+    }
+
+    /// Connections that this loop still has.
+    pub fn connections(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Where readiness of the whole loop can be watched from outside (asyncio's `add_reader`).
+    pub fn poll_fd(&self) -> std::os::fd::RawFd {
+        std::os::fd::AsRawFd::as_raw_fd(&self.poll)
+    }
+
+    /// When `turn` should be called even if nothing gets ready.
+    pub fn next_deadline(&mut self) -> Option<Duration> {
+        self.deadlines.next_in(self.clock.now())
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        // A parked connection holds the seat that it sits on: take them all off, or neither would ever be freed.
+        for entry in self.entries.drain() {
+            drop(entry.seat.take());
+        }
+    }
+}
+
+fn busy_answer() -> ResponseHead {
+    let mut head = ResponseHead::new();
+    head.status(b"503 Service Unavailable")
+        .and_then(|()| head.field(b"Content-Type", b"text/plain; charset=utf-8"))
+        .and_then(|()| head.field(b"Retry-After", b"1"))
+        .expect("a constant head is valid");
+    head
+}

@@ -1,0 +1,539 @@
+//! One whole request and the answer to it, together with the stream they travel on; and `Handler`, what the loops
+//! and the pool call to have it answered.
+//!
+//! An `Exchange` belongs to whoever runs the view: it moves from the loop to a handler thread and back, and nothing
+//! in here is shared but [`Common`]. No Python, no polling: reading requests is the loop's part (`event_loop/conn.rs`).
+
+#![forbid(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use crate::config::Timeouts;
+use crate::http1::{self, BodySize, Head, Limits, ResponseHead, ResponseWriter, Version};
+use crate::net::{Endpoint, Stream};
+use crate::observe::access::AccessLog;
+use crate::observe::counters::{Counter, Counters};
+use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering};
+
+mod date;
+mod handler;
+mod logged;
+
+pub use date::http_date;
+pub use handler::{Handler, HandlerFactory, LocalAnswers, Progress};
+
+/// A streamed response keeps at most this many bytes waiting for a slow client; beyond it the view waits.
+/// Sixteen full socket writes: enough to keep a fast client busy, small enough that a thousand slow ones cost 256 MiB at most.
+pub const STREAM_MARK: usize = 256 * 1024;
+
+/// A buffer that grew beyond this is freed, not kept for the next request.
+const KEEP_CAPACITY: usize = 32 * 1024;
+
+/// What all connections of a server share. Read-mostly: only the flags and the gauges change.
+pub struct Common {
+    pub limits: Limits,
+    pub timeouts: Timeouts,
+    /// The process stops: every answer says `Connection: close`.
+    pub draining: AtomicBool,
+    /// Connections open now, over all loops.
+    pub open: AtomicUsize,
+    pub limit_connections: usize,
+    pub queue_limit: usize,
+    /// A handler thread may wait for a slow client. Without standbys nobody would drive the loop meanwhile.
+    pub may_wait: bool,
+    pub access_log: Option<AccessLog>,
+    pub counters: Counters,
+}
+
+impl Common {
+    /// With the defaults for everything that an embedding program need not say.
+    pub fn new(limits: Limits, timeouts: Timeouts, may_wait: bool) -> Self {
+        Common {
+            limits,
+            timeouts,
+            draining: AtomicBool::new(false),
+            open: AtomicUsize::new(0),
+            limit_connections: 0,
+            queue_limit: 0,
+            may_wait,
+            access_log: None,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Log files were moved away: write to new ones.
+    pub fn reopen_logs(&self) {
+        if let Some(log) = &self.access_log {
+            log.reopen();
+        }
+    }
+
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+}
+
+/// The body of a request as the loop collected it.
+#[derive(Debug, Default)]
+pub enum Body {
+    #[default]
+    Empty,
+    Memory(Vec<u8>),
+    /// An unlinked temporary file, rewound, and its length in bytes.
+    Spooled(File, u64),
+}
+
+/// How a collected body is held until the view takes it.
+#[derive(Debug, Default)]
+pub(crate) enum Collected {
+    #[default]
+    Nothing,
+    /// Stands whole in `input`, behind its head: the common small POST is never copied by the loop.
+    InPlace(Range<usize>),
+    Memory(Vec<u8>),
+    Spooled(File, u64),
+}
+
+/// Whether more of a streamed body can be buffered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
+    Free,
+    Full,
+}
+
+/// The client went away, or did not read for the write time-out. What is left of the response has nowhere to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gone;
+
+/// What becomes of the connection when the response has been sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The next request may follow.
+    KeepAlive,
+    /// Close in order: everything sent first, and what the client still sends is read away (RFC 9112 9.6).
+    Close,
+    /// The client is gone, or a body whose end only the close marks was cut: reset, so that it isn't taken for whole.
+    Reset,
+}
+
+/// A response field that the access log asks for: name and value.
+type LoggedField = (Box<[u8]>, Box<[u8]>);
+
+pub struct Exchange {
+    pub(crate) stream: Stream,
+    pub(crate) common: Arc<Common>,
+    peer: Endpoint,
+    local: Arc<Endpoint>,
+
+    // The request. `input[..head.len]` is the head from its first byte; spans point into it.
+    pub(crate) input: Vec<u8>,
+    pub(crate) head: Head,
+    pub(crate) body: Collected,
+    /// When its head was whole; only kept for the access log.
+    started_at: Option<Instant>,
+
+    // The response.
+    writer: ResponseWriter,
+    out: Vec<u8>,
+    sent: usize,
+    pub(crate) ending: Ending,
+    code: u16,
+    body_bytes: u64,
+    /// The response's fields, for an access log that asks for them.
+    logged_fields: Vec<LoggedField>,
+}
+
+impl Exchange {
+    pub(crate) fn new(
+        stream: Stream,
+        peer: Endpoint,
+        local: Arc<Endpoint>,
+        common: Arc<Common>,
+    ) -> Self {
+        Exchange {
+            stream,
+            common,
+            peer,
+            local,
+            input: Vec::new(),
+            head: Head::default(),
+            body: Collected::Nothing,
+            started_at: None,
+            writer: ResponseWriter::new(Version::Http11, false, true),
+            out: Vec::new(),
+            sent: 0,
+            ending: Ending::KeepAlive,
+            code: 0,
+            body_bytes: 0,
+            logged_fields: Vec::new(),
+        }
+    }
+
+    // ---- the request ----
+
+    pub fn method(&self) -> &[u8] {
+        self.head.method.of(&self.input)
+    }
+
+    /// The request target as the client sent it.
+    pub fn target(&self) -> &[u8] {
+        self.head.target.of(&self.input)
+    }
+
+    /// The target's path, still percent-encoded.
+    pub fn path(&self) -> &[u8] {
+        self.head.path.of(&self.input)
+    }
+
+    /// The target's query without its `?`.
+    pub fn query(&self) -> &[u8] {
+        self.head.query.of(&self.input)
+    }
+
+    pub fn version(&self) -> Version {
+        self.head.version
+    }
+
+    pub fn is_head(&self) -> bool {
+        self.method() == b"HEAD"
+    }
+
+    /// Names and values as sent, in their order.
+    pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.head
+            .fields
+            .iter()
+            .map(|field| (field.name.of(&self.input), field.value.of(&self.input)))
+    }
+
+    /// The authority of an absolute-form target, which overrides Host (RFC 9112 3.2.2).
+    pub fn authority(&self) -> Option<&[u8]> {
+        self.head.authority.map(|span| span.of(&self.input))
+    }
+
+    /// The length of the collected body in bytes; None when the request has no body at all.
+    pub fn content_length(&self) -> Option<u64> {
+        match (&self.body, self.head.framing) {
+            (Collected::InPlace(range), _) => Some(range.len() as u64),
+            (Collected::Memory(bytes), _) => Some(bytes.len() as u64),
+            (Collected::Spooled(_, len), _) => Some(*len),
+            (Collected::Nothing, http1::Framing::None) => None,
+            (Collected::Nothing, _) => Some(0),
+        }
+    }
+
+    pub fn peer(&self) -> &Endpoint {
+        &self.peer
+    }
+
+    pub fn local(&self) -> &Endpoint {
+        &self.local
+    }
+
+    /// Moves the body out; a second call finds it empty.
+    pub fn take_body(&mut self) -> Body {
+        match std::mem::take(&mut self.body) {
+            Collected::Nothing => Body::Empty,
+            Collected::InPlace(range) => Body::Memory(self.input[range].to_vec()),
+            Collected::Memory(bytes) => Body::Memory(bytes),
+            Collected::Spooled(file, len) => Body::Spooled(file, len),
+        }
+    }
+
+    // ---- the response ----
+
+    /// Called by the loop when a request is whole (or refused): the answer's framing follows from it.
+    pub(crate) fn open_response(&mut self) {
+        self.writer = ResponseWriter::new(self.head.version, self.is_head(), self.head.keep_alive);
+        self.ending = Ending::KeepAlive;
+        self.code = 0;
+        self.body_bytes = 0;
+        self.common.counters.count(Counter::Requests);
+        if self.common.access_log.is_some() {
+            self.started_at = Some(Instant::now());
+            self.logged_fields.clear();
+        }
+    }
+
+    /// A whole response; a Content-Length that the application gave is kept, otherwise it is the body's.
+    pub fn respond(&mut self, head: &ResponseHead, body: &[u8]) {
+        self.start(head, BodySize::Known(body.len() as u64));
+        self.push(body);
+        self.finish();
+    }
+
+    /// Buffers the head. `size` is what is known of the body's length if the application did not announce it.
+    pub fn start(&mut self, head: &ResponseHead, size: BodySize) {
+        if self.common.is_draining() {
+            self.writer.close_after();
+        }
+        self.code = head.code();
+        if let Some(log) = &self.common.access_log {
+            let wanted = |name: &[u8]| {
+                log.format()
+                    .response_fields()
+                    .any(|asked| asked.eq_ignore_ascii_case(name))
+            };
+            let fields = head.fields().filter(|(name, _)| wanted(name));
+            self.logged_fields = fields
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect();
+        }
+        self.writer.head(head, size, &http_date(), &mut self.out);
+    }
+
+    /// Buffers a piece of the body. No I/O.
+    pub fn push(&mut self, chunk: &[u8]) {
+        self.body_bytes += chunk.len() as u64;
+        self.writer.data(chunk, &mut self.out);
+    }
+
+    /// Sends what the socket takes and never blocks. With the interpreter detached, please.
+    pub fn flush(&mut self) -> Result<Room, Gone> {
+        while self.sent < self.out.len() {
+            match self.stream.send(&self.out[self.sent..]) {
+                Ok(n) => {
+                    self.sent += n;
+                    self.common.counters.add(Counter::Sent, n as u64);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if self.sent > STREAM_MARK {
+                        self.out.drain(..self.sent);
+                        self.sent = 0;
+                    }
+                    return Ok(if self.pending() > STREAM_MARK {
+                        Room::Full
+                    } else {
+                        Room::Free
+                    });
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Err(self.lose()),
+            }
+        }
+        self.out.clear();
+        self.sent = 0;
+        if self.ending == Ending::Reset {
+            Err(Gone)
+        } else {
+            Ok(Room::Free)
+        }
+    }
+
+    /// Waits until what is buffered is below the mark. Blocks: only if `may_wait`, with the interpreter detached.
+    pub fn wait_room(&mut self) -> Result<(), Gone> {
+        self.wait_below(STREAM_MARK)
+    }
+
+    /// Waits until everything buffered was sent.
+    pub fn wait_empty(&mut self) -> Result<(), Gone> {
+        self.wait_below(0)
+    }
+
+    fn wait_below(&mut self, mark: usize) -> Result<(), Gone> {
+        debug_assert!(self.may_wait());
+        loop {
+            self.flush()?;
+            if self.pending() <= mark {
+                return Ok(());
+            }
+            match self.stream.wait_writable(self.write_timeout()) {
+                Ok(true) => {}
+                Ok(false) | Err(_) => return Err(self.lose()),
+            }
+        }
+    }
+
+    pub fn may_wait(&self) -> bool {
+        self.common.may_wait
+    }
+
+    /// The body ended. One that is shorter than announced closes the connection: the client must not wait for the rest.
+    pub fn finish(&mut self) {
+        self.writer.end(&mut self.out);
+        if !self.writer.keep_alive() && self.ending == Ending::KeepAlive {
+            self.ending = Ending::Close;
+        }
+    }
+
+    /// Cuts the response: what was buffered is sent, and the connection ends without the body's end mark.
+    pub fn abort(&mut self) {
+        self.ending = if self.writer.is_close_delimited() {
+            Ending::Reset
+        } else {
+            Ending::Close
+        };
+    }
+
+    /// A plain error answer if nothing was started; else the response is cut.
+    pub fn fail(&mut self, status: u16) {
+        if self.started() {
+            return self.abort();
+        }
+        self.refuse(status, "");
+    }
+
+    /// A plain error answer that closes the connection, with a line that tells the client what was wrong.
+    pub(crate) fn refuse(&mut self, status: u16, text: &str) {
+        self.code = status;
+        self.ending = Ending::Close;
+        let is_head = self.is_head();
+        http1::error_response(status, text, &http_date(), is_head, &mut self.out);
+    }
+
+    /// 503 with Retry-After, and the connection stays: the queue is full, the client did nothing wrong.
+    pub(crate) fn refuse_busy(&mut self, head: &ResponseHead) {
+        self.respond(head, b"The server is busy; try again in a moment.\n");
+    }
+
+    pub fn started(&self) -> bool {
+        self.writer.head_written() || self.code != 0
+    }
+
+    /// Sends `len` bytes of `file` from `offset` on without copying them through this process. Blocks like `wait_empty`.
+    pub fn send_file(&mut self, file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<u64, Gone> {
+        let allowed = self.writer.data_frame(len, &mut self.out);
+        let mut position = offset;
+        let end = offset + allowed;
+        self.wait_empty()?;
+        while position < end {
+            let count = (end - position) as usize;
+            match rustix::fs::sendfile(&self.stream, file, Some(&mut position), count) {
+                Ok(0) => {
+                    // The file is shorter than its length said: the announced body can't be completed.
+                    self.abort();
+                    return Err(Gone);
+                }
+                Ok(_) => {}
+                Err(rustix::io::Errno::AGAIN) => {
+                    match self.stream.wait_writable(self.write_timeout()) {
+                        Ok(true) => {}
+                        Ok(false) | Err(_) => return Err(self.lose()),
+                    }
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return Err(self.lose()),
+            }
+        }
+        self.body_bytes += allowed;
+        self.writer.data_frame_end(&mut self.out);
+        Ok(allowed)
+    }
+
+    fn write_timeout(&self) -> Duration {
+        self.common.timeouts.write
+    }
+
+    /// Bytes that wait for the client to read.
+    pub(crate) fn pending(&self) -> usize {
+        self.out.len() - self.sent
+    }
+
+    fn lose(&mut self) -> Gone {
+        self.ending = Ending::Reset;
+        self.out.clear();
+        self.sent = 0;
+        Gone
+    }
+
+    pub fn is_gone(&self) -> bool {
+        self.ending == Ending::Reset
+    }
+
+    pub(crate) fn send_continue(&mut self) {
+        http1::continue_100(&mut self.out);
+    }
+
+    /// The exchange is over, whole or not: counted and logged, once.
+    pub(crate) fn record(&mut self) {
+        if self.code == 0 {
+            return;
+        }
+        let counters = &self.common.counters;
+        counters.count(Counter::Responses);
+        if self.code >= 500 {
+            counters.count(Counter::ServerErrors);
+        }
+        if let Some(log) = &self.common.access_log {
+            log.log(self);
+        }
+        self.code = 0;
+    }
+
+    /// Forgets the finished request; bytes of a following one move to the front.
+    pub(crate) fn clear_request(&mut self, consumed: usize) {
+        if consumed == self.input.len() {
+            self.input.clear();
+        } else {
+            self.input.drain(..consumed);
+        }
+        self.body = Collected::Nothing;
+    }
+
+    /// An idle connection holds no buffers: they go to `spare`, which the thread's next busy connection takes from.
+    pub(crate) fn lay_down(&mut self, spare: &mut SpareBuffers) {
+        debug_assert!(self.input.is_empty() && self.out.is_empty());
+        spare.keep(BufferSet {
+            input: std::mem::take(&mut self.input),
+            out: std::mem::take(&mut self.out),
+            fields: std::mem::take(&mut self.head.fields),
+        });
+    }
+
+    pub(crate) fn pick_up(&mut self, spare: &mut SpareBuffers) {
+        if self.input.capacity() == 0 {
+            let set = spare.next();
+            self.input = set.input;
+            if self.out.capacity() == 0 {
+                self.out = set.out;
+            }
+            self.head.fields = set.fields;
+        }
+    }
+
+    /// Frees the buffers: a handler thread keeps none, the loop that reads next has its own.
+    pub(crate) fn drop_buffers(&mut self) {
+        self.input = Vec::new();
+        self.out = Vec::new();
+        self.head.fields = Vec::new();
+    }
+}
+
+struct BufferSet {
+    input: Vec<u8>,
+    out: Vec<u8>,
+    fields: Vec<http1::Field>,
+}
+
+/// Buffers between two connections' use, one set per loop. Last in, first out: the hottest set is used next.
+#[derive(Default)]
+pub(crate) struct SpareBuffers {
+    sets: Vec<BufferSet>,
+}
+
+impl SpareBuffers {
+    /// As many sets as a batch of readiness events can use at once.
+    const KEEP: usize = 64;
+
+    fn next(&mut self) -> BufferSet {
+        self.sets.pop().unwrap_or_else(|| BufferSet {
+            input: Vec::with_capacity(4096),
+            out: Vec::with_capacity(1024),
+            fields: Vec::with_capacity(16),
+        })
+    }
+
+    fn keep(&mut self, set: BufferSet) {
+        if self.sets.len() < Self::KEEP
+            && set.input.capacity() > 0
+            && set.input.capacity() <= KEEP_CAPACITY
+            && set.out.capacity() <= KEEP_CAPACITY
+        {
+            self.sets.push(set);
+        }
+    }
+}

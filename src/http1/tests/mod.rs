@@ -1,0 +1,3 @@
+//! Tests of the protocol core, by part.
+
+mod request;
