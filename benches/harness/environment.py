@@ -20,8 +20,6 @@ from .catalogue import FREE_THREADED, GIL
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = {GIL: "py313", FREE_THREADED: "py314t"}
-OVERRIDES = {GIL: "M0_PY313", FREE_THREADED: "M0_PY314T"}
-NAMES = {GIL: "python3.13", FREE_THREADED: "python3.14t"}
 PACKAGES = {"wrk": "wrk", "h2load": "nghttp2-client", "go": "golang-go"}
 # What peers are compiled against on this interpreter: Debian package -> a file that it brings.
 HEADERS = {GIL: {"libev-dev": "/usr/include/ev.h"}, FREE_THREADED: {}}
@@ -102,7 +100,6 @@ class Site:
 
     def _find_python(self, peers_only):
         script = self.root / "scripts" / SCRIPTS[self.interpreter]
-        override = os.environ.get(OVERRIDES[self.interpreter])
         if script.exists() and not peers_only and not self.m0serve:
             say(f"{SCRIPTS[self.interpreter]}: interpreter and release build")
             done = subprocess.run([str(script)], stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
@@ -114,16 +111,15 @@ class Site:
             return
         if not self.m0serve:
             self.m0serve_why = "left out (--peers-only)" if peers_only else f"scripts/{SCRIPTS[self.interpreter]} is not there"
-        found = override or shutil.which(NAMES[self.interpreter])
-        if not found:
-            raise Missing(f"no CPython {self.interpreter}: set {OVERRIDES[self.interpreter]}")
-        asked = subprocess.run(
-            [found, "-I", "-c", "import sys, os; print(os.path.realpath(getattr(sys, '_base_executable', sys.executable)))"],
-            capture_output=True, text=True,
+        # The interpreter that the scripts would take, without building m0serve for it.
+        shell = '. scripts/lib/interpreter.sh; m0_select "$1"; m0_interpreter; printf "%s\\n" "$m0_python"'
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", shell, "bash", self.interpreter],
+            cwd=self.root, stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL,
         )  # fmt: skip
-        if asked.returncode != 0:
-            raise Missing(f"{OVERRIDES[self.interpreter]} does not name a working interpreter")
-        self.python = Path(asked.stdout.strip())
+        if done.returncode != 0 or not done.stdout.strip():
+            raise Missing(f"no CPython {self.interpreter}")
+        self.python = Path(done.stdout.strip())
 
     # -- virtual environment
 
