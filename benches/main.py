@@ -6,7 +6,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.dont_write_bytecode = True
 
-from harness import cli  # noqa: E402
+from m0bench import cli  # noqa: E402
 
 if __name__ == "__main__":
     sys.exit(cli.main(sys.argv[1], sys.argv[2:]))

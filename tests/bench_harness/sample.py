@@ -2,7 +2,7 @@
 
 import copy
 
-from harness import artifacts
+from m0bench import artifacts
 
 
 def measurement(**more):

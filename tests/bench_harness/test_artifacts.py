@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from harness import artifacts
+from m0bench import artifacts
 from sample import artifact, measurement, row, three
 
 

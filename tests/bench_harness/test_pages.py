@@ -3,9 +3,9 @@
 import xml.etree.ElementTree as ElementTree
 
 import pytest
-from harness import artifacts, bars, charts, figures, gate, pages
-from harness.catalogue import APPS, ARMS
-from harness.suites import GATE_PAIRS, GATE_SUITE, SUITES
+from m0bench import artifacts, bars, charts, figures, gate, pages
+from m0bench.catalogue import APPS, ARMS
+from m0bench.suites import GATE_PAIRS, GATE_SUITE, SUITES
 from sample import artifact, measurement, row, three
 
 SUITE = SUITES["layer-split"]

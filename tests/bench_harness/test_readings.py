@@ -6,8 +6,8 @@ import sys
 import time
 
 import pytest
-from harness import load, proc
-from harness.suites import Case
+from m0bench import load, proc
+from m0bench.suites import Case
 
 STAT = "17 (a (b) c) S 5 17 9 0 -1 4194304 100 0 0 0 250 50 30 10 20 0 1 0 100 1 1 1 1 1 1 1 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0"
 

@@ -32,6 +32,7 @@ def _interpreters(text):
 def _common(parser):
     parser.add_argument("--python", default="both", choices=(*INTERPRETERS, "both"), help="the servers' interpreter (default: both)")
     parser.add_argument("--m0serve", metavar="PATH", help="measure this m0serve instead of building one (needs --python)")
+    parser.add_argument("--venv", metavar="DIR", help="use this virtual environment: peers that are not in it are left out")
     parser.add_argument("--peers-only", action="store_true", help="leave m0serve out and don't build it")
     parser.add_argument("--quick", action="store_true", help="a smoke of the harness: short, measures nothing, no artifact")
 
@@ -73,7 +74,7 @@ def _bench(arguments):
     names = list(SUITES) if "all" in options.suites else list(dict.fromkeys(options.suites))
     status = 0
     for interpreter in _interpreters(options.python):
-        site = environment.Site(interpreter, options.m0serve, options.peers_only)
+        site = environment.Site(interpreter, options.m0serve, options.peers_only, options.venv)
         for name in names:
             if interpreter in SUITES[name].interpreters:
                 status = max(status, _suite(SUITES[name], site, options))

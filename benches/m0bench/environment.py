@@ -86,14 +86,14 @@ def tool_version(name):
 class Site:
     """Everything that a run on one interpreter stands on."""
 
-    def __init__(self, interpreter, m0serve=None, peers_only=False):
+    def __init__(self, interpreter, m0serve=None, peers_only=False, venv=None):
         self.root = ROOT
         self.interpreter = interpreter
         self.m0serve = Path(m0serve).resolve() if m0serve else None
         self.m0serve_why = None
         self.python = None
         self._find_python(peers_only)
-        self.venv = self._environment()
+        self.venv = Path(venv).resolve() if venv else self._environment()
         self._built = {}
 
     # -- interpreter and m0serve
@@ -169,7 +169,13 @@ class Site:
             run([tool("go"), "build", "-o", target / name, "."], cwd=self.root / "benches" / "peers" / "go",
                 env={**os.environ, "GOFLAGS": "-mod=readonly"})  # fmt: skip
             return target / name
-        folder = {"epoll-floor": "benches/floor", "ws-load": "benches/ws_load", "hello": "apps/hello"}[name]
+        if name == "hello":
+            if not (self.root / "apps/hello/main.rs").exists():
+                raise Missing("apps/hello is not there")
+            command = ["cargo", "build", "--quiet", "--release", "--locked", "--no-default-features", "--example", "hello"]
+            run([*command, "--target-dir", target], cwd=self.root)
+            return target / "release" / "examples" / name
+        folder = {"epoll-floor": "benches/floor", "ws-load": "benches/ws_load"}[name]
         manifest = self.root / folder / "Cargo.toml"
         if not manifest.exists():
             raise Missing(f"{folder} is not there")

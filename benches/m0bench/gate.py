@@ -34,7 +34,7 @@ def verdict(now, last, allowed=ALLOWED):
 def main(options):
     status = 0
     for interpreter in ("3.13", "3.14t") if options.python == "both" else (options.python,):
-        site = environment.Site(interpreter, options.m0serve)
+        site = environment.Site(interpreter, options.m0serve, options.peers_only, options.venv)
         suite = SUITES[GATE_SUITE]
         names = {name for arm, comparator, _ in GATE_PAIRS for name in (arm, comparator)}
         groups = tuple(replace(group, arms=tuple(arm for arm in group.arms if arm in names)) for group in suite.groups)

@@ -194,7 +194,7 @@ PROBES = {"fairness": fairness, "isolation": isolation, "scaling": scaling, "idl
 def main(names, interpreters, options):
     failed = 0
     for interpreter in interpreters:
-        probing = Probing(environment.Site(interpreter, options.m0serve, options.peers_only), options)
+        probing = Probing(environment.Site(interpreter, options.m0serve, options.peers_only, options.venv), options)
         for name in dict.fromkeys(names):
             outcome = Outcome(name, interpreter)
             try:

@@ -98,7 +98,7 @@ ARMS = {
         # Servers without Python: what no server that runs Python can reach.
         Arm("floor", "epoll-floor", ("epoll-floor", "--bind", "127.0.0.1:{port}", "--body", "{body}"), serves="body"),
         Arm("go-1", "go", ("go-hello", "--bind", "127.0.0.1:{port}", "--body", "{body}"), serves="body", env={"GOMAXPROCS": "1"}),
-        Arm("hello", "m0serve", ("hello", "--bind", "127.0.0.1:{port}"), serves="body", awaited=True, ours=True),
+        Arm("hello", "m0serve", ("hello", "127.0.0.1:{port}"), serves="body", awaited=True, ours=True),
         # m0serve, WSGI.
         _m0("m0serve-inline", *_threads(1, 0)),
         _m0("m0serve-pool", *_threads(1, 4)),

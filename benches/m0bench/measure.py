@@ -55,10 +55,12 @@ class Run:
             arms = [ARMS[name] for name in group.arms if self.site.interpreter in ARMS[name].interpreters]
             if self.settings.only_arms:
                 arms = [arm for arm in arms if arm.name in self.settings.only_arms]
+            cases = [case for case in group.cases if not self.settings.only_cases or case.name in self.settings.only_cases]
+            if not cases or not arms:
+                continue
             if not (self.site.root / app.directory / (app.target.partition(":")[0].replace(".", "/") + ".py")).exists():
                 self._leave_out(f"app {app.name}", "the application is not there yet", fault=False)
                 continue
-            cases = [case for case in group.cases if not self.settings.only_cases or case.name in self.settings.only_cases]
             references = self._references(app, cases)
             cases = [case for case in cases if case.name in references]
             body = references[cases[0].name].decode("latin-1") if cases and len(references[cases[0].name]) < 4096 else ""
