@@ -6,11 +6,12 @@
 
 use super::super::object::{Attached, Exception, Owned, Raised, class_name};
 use super::super::{fault, ffi};
+use super::answer::{Failure, Stage};
 use super::classes;
 use super::context::Left;
 use super::file_wrapper::{self, PlainFile};
 use super::handler::{Desk, chunk};
-use super::start_response::{Failure, Pair, Stage};
+use super::start_response::Pair;
 use crate::exchange::{Exchange, Progress, Room};
 use crate::http1::BodySize;
 
@@ -40,9 +41,8 @@ impl Desk {
     /// Sends what the application returned, up to its end or to where the client holds it up.
     pub(super) fn iterate(&self, py: Attached, result: Owned, pair: Pair) -> Progress {
         if let Some(file) = file_wrapper::plain_file(py, classes().file_wrapper, &result)
-            && pair.stage() == Stage::Held
-            // SAFETY: between `open` and `close`, no other reference is alive.
-            && unsafe { self.answer.exchange() }.may_wait()
+            && pair.state().stage() == Stage::Held
+            && self.answer.may_wait()
         {
             self.send_file(py, file, &pair);
             self.close_body(py, &result);
@@ -73,7 +73,7 @@ impl Desk {
         if let Err(raised) = self.contexts.take_up(py, context) {
             fault::log_exception(py, raised, "entering a request's context again");
         }
-        self.answer.open(exchange, &pair);
+        self.answer.open(exchange, pair.state());
         self.go_on(py, body, pair)
     }
 
@@ -107,10 +107,10 @@ impl Desk {
         match self.pump(py, &body.iterator, &pair) {
             Ok(Pace::Stalled) => return self.suspend(py, body, pair),
             Ok(pace @ (Pace::Ended | Pace::Full)) => {
-                self.finish(&pair);
+                self.answer.finish(pair.state());
                 // close() may take its time, and the client need not wait for it: the end mark goes out first. A body
                 // whose announced length is complete has no end mark, and was sent piece by piece.
-                if !matches!(pace, Pace::Full) && !pair.is_full() {
+                if !matches!(pace, Pace::Full) && !pair.state().is_full() {
                     let _ = self.answer.flush(py);
                 }
             }
@@ -146,15 +146,14 @@ impl Desk {
                 continue;
             }
             self.check_started(py, pair)?;
-            if pair.stage() == Stage::Sent && pair.is_full() {
+            if pair.state().stage() == Stage::Sent && pair.state().is_full() {
                 // More than was announced (or than the request allows): PEP 3333 lets the server stop here.
                 return Ok(Pace::Full);
             }
-            self.answer.push(pair, chunk, BodySize::Unknown);
+            self.answer.push(pair.state(), chunk, BodySize::Unknown);
             drop(item);
             if self.answer.flush(py)? == Room::Full {
-                // SAFETY: between `open` and `close`, no other reference is alive.
-                if !unsafe { self.answer.exchange() }.may_wait() {
+                if !self.answer.may_wait() {
                     return Ok(Pace::Stalled);
                 }
                 self.answer.wait_room(py)?;
@@ -178,7 +177,7 @@ impl Desk {
 
     /// A plain file goes to the socket without passing through the interpreter.
     fn send_file(&self, py: Attached, file: PlainFile, pair: &Pair) {
-        self.answer.start(pair, BodySize::Known(file.len));
+        self.answer.start(pair.state(), BodySize::Known(file.len));
         // SAFETY: between `open` and `close`, no other reference is alive, nor is one made while detached. The
         // application's file object is held by the caller; should another thread close it meanwhile, the wrong file's
         // bytes could go out, as in any server that sends a descriptor.
@@ -187,7 +186,7 @@ impl Desk {
             py.detached(|| exchange.send_file(file.descriptor(), file.offset, file.len))
         };
         if sent.is_ok() {
-            self.finish(pair);
+            self.answer.finish(pair.state());
         }
     }
 
