@@ -72,6 +72,7 @@ fn serve() -> Result<(), Box<dyn std::error::Error>> {
     let shape = Shape {
         threads,
         blocking_threads,
+        streaming_threads: 8,
         controls: Controls::from_env(),
         placement,
     };

@@ -152,7 +152,7 @@ impl Loop {
         match polled {
             Ok(()) => {
                 for event in &events {
-                    self.handle_event(event.token());
+                    self.handle_event(event.token(), event.is_read_closed() || event.is_error());
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -171,7 +171,7 @@ impl Loop {
         Ok(())
     }
 
-    fn handle_event(&mut self, token: Token) {
+    fn handle_event(&mut self, token: Token, ended: bool) {
         match token {
             // It only ends the wait: mail is read in every turn.
             WAKER => {}
@@ -184,7 +184,7 @@ impl Loop {
                 };
                 // None: a handler owns the connection; it has been told of the edge.
                 if let Some(mut connection) = entry.seat.take_or_knock() {
-                    connection.notice_edge();
+                    connection.notice_edge(ended);
                     self.advance(connection);
                 }
             }
