@@ -66,6 +66,7 @@ fn pieces_are_chunks() {
         "iter([b'one', b'two'])",
         "type('L', (list,), {})([b'one', b'two'])",
         "{b'one': 1, b'two': 2}",
+        "type('NoLen', (Body,), {'__len__': lambda self: 1/0})([b'one', b'two'])",
         "map(bytes, ([111, 110, 101], [116, 119, 111]))",
     ] {
         let reply = returning(result).get("/");
@@ -80,6 +81,19 @@ fn pieces_are_chunks() {
             "{result}"
         );
         assert_eq!(reply.ending, "KeepAlive", "{result}");
+    }
+}
+
+#[test]
+fn an_iterable_of_one_piece_has_a_length() {
+    for result in [
+        "type('L', (list,), {})([b'hello'])",
+        "{b'hello'}",
+        "type('B', (Body,), {'__len__': lambda self: 1})([b'', b'hello', b''])",
+        // One that does not tell the truth gets what it said.
+        "type('B', (Body,), {'__len__': lambda self: 1})([b'hello', b'more'])",
+    ] {
+        check_counted(&returning(result).get("/"), "hello");
     }
 }
 

@@ -204,10 +204,14 @@ impl Answer {
         // SAFETY: between `open` and `close`, no other reference is alive.
         let exchange = unsafe { self.exchange() };
         let bodiless = exchange.is_head() || matches!(head.code(), 204 | 205 | 304);
+        let known = match size {
+            BodySize::Known(length) => length,
+            BodySize::Unknown => u64::MAX,
+        };
         let room = if bodiless {
             0
         } else {
-            head.content_length().unwrap_or(u64::MAX)
+            head.content_length().unwrap_or(known)
         };
         state.room.set(room);
         state.stage.set(Stage::Sent);

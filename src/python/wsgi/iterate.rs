@@ -26,6 +26,8 @@ struct Streaming {
     /// What the application returned; its `close` is due.
     result: Owned,
     iterator: Owned,
+    /// It says that it has one piece, whose length is the body's then (PEP 3333 "Handling the Content-Length Header").
+    is_single: bool,
 }
 
 /// How far a body got.
@@ -60,7 +62,13 @@ impl Desk {
                 return Progress::Done;
             }
         };
-        self.go_on(py, Streaming { result, iterator }, pair)
+        let is_single = has_one_piece(py, &result);
+        let body = Streaming {
+            result,
+            iterator,
+            is_single,
+        };
+        self.go_on(py, body, pair)
     }
 
     /// The client has read: the response goes on where it was left.
@@ -104,7 +112,7 @@ impl Desk {
     }
 
     fn go_on(&self, py: Attached, body: Streaming, pair: Pair) -> Progress {
-        match self.pump(py, &body.iterator, &pair) {
+        match self.pump(py, &body, &pair) {
             Ok(Pace::Stalled) => return self.suspend(py, body, pair),
             Ok(pace @ (Pace::Ended | Pace::Full)) => {
                 self.answer.finish(pair.state());
@@ -124,16 +132,16 @@ impl Desk {
     }
 
     /// Asks for piece after piece and sends each.
-    fn pump(&self, py: Attached, iterator: &Owned, pair: &Pair) -> Result<Pace, Failure> {
+    fn pump(&self, py: Attached, body: &Streaming, pair: &Pair) -> Result<Pace, Failure> {
         // SAFETY: attached; `iterator_of` made sure that its class has this function.
         let next = unsafe {
-            (*ffi::Py_TYPE(iterator.ptr()))
+            (*ffi::Py_TYPE(body.iterator.ptr()))
                 .tp_iternext
                 .expect("an iterator has __next__")
         };
         loop {
             // SAFETY: attached; a live iterator. Null without an exception, or with StopIteration, is the end.
-            let item = match unsafe { Owned::new(next(iterator.ptr())) } {
+            let item = match unsafe { Owned::new(next(body.iterator.ptr())) } {
                 Ok(item) => item,
                 Err(Raised) if ended(py) => {
                     self.check_started(py, pair)?;
@@ -150,7 +158,11 @@ impl Desk {
                 // More than was announced (or than the request allows): PEP 3333 lets the server stop here.
                 return Ok(Pace::Full);
             }
-            self.answer.push(pair.state(), chunk, BodySize::Unknown);
+            let size = match body.is_single {
+                true => BodySize::Known(chunk.len() as u64),
+                false => BodySize::Unknown,
+            };
+            self.answer.push(pair.state(), chunk, size);
             drop(item);
             if self.answer.flush(py)? == Room::Full {
                 if !self.answer.may_wait() {
@@ -200,6 +212,31 @@ impl Desk {
         if let Err(raised) = closed {
             fault::log_exception(py, raised, "the response's close() failed");
         }
+    }
+}
+
+/// `len(result) == 1`, where that is not an error.
+fn has_one_piece(py: Attached, result: &Owned) -> bool {
+    // SAFETY: attached; a live object. Asking one that has no length would make an exception for each request.
+    unsafe {
+        let class = &*ffi::Py_TYPE(result.ptr());
+        let sequence = class
+            .tp_as_sequence
+            .as_ref()
+            .and_then(|slots| slots.sq_length);
+        let mapping = class
+            .tp_as_mapping
+            .as_ref()
+            .and_then(|slots| slots.mp_length);
+        if sequence.is_none() && mapping.is_none() {
+            return false;
+        }
+        let length = ffi::PyObject_Size(result.ptr());
+        if length < 0 {
+            // The body may be all right; what it is worth shows when it is iterated.
+            drop(py.take_exception());
+        }
+        length == 1
     }
 }
 
