@@ -325,9 +325,9 @@ impl Attached {
     pub fn raise(self, class: Exception, text: &str) -> Raised {
         // SAFETY: `self`; the class is a static of CPython's.
         unsafe {
-            match self.str(text) {
-                Ok(text) => ffi::PyErr_SetObject(class.object(), text.ptr()),
-                Err(Raised) => {} // out of memory, which says so itself
+            // Without memory for the text, that is what was raised instead.
+            if let Ok(text) = self.str(text) {
+                ffi::PyErr_SetObject(class.object(), text.ptr());
             }
         }
         Raised
