@@ -5,6 +5,7 @@ import select
 import socket
 
 import pytest
+
 from harness.wire import HANG, Closed, get, post
 
 BARE = "probe:application"

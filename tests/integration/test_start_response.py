@@ -2,6 +2,7 @@
 
 import heads
 import pytest
+
 from harness.wire import Closed, get
 
 APP = "heads:application"

@@ -1,6 +1,7 @@
 """What an application keeps beyond its request must be safe to use: no crash, no octet in another's answer."""
 
 import pytest
+
 from harness.wire import get, post
 
 APP = "stash:application"

@@ -11,6 +11,7 @@ import signal
 import threading
 
 import pytest
+
 from harness.wire import HANG, Closed, Truncated, connect, get, post
 
 APP = "lifecycle:application"

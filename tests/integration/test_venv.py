@@ -13,6 +13,7 @@ import venv
 from pathlib import Path
 
 import pytest
+
 from harness import serving
 from harness.wire import get
 
