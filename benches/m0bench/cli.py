@@ -8,7 +8,7 @@ import argparse
 import sys
 import tempfile
 
-from . import artifacts, environment, measure
+from . import artifacts, environment, measure, parts
 from .catalogue import ARMS, INTERPRETERS
 from .environment import Missing, say
 from .suites import SUITES
@@ -65,7 +65,7 @@ def _bench(arguments):
         parser.error("--m0serve is one build for one interpreter: name it with --python")
     if unknown := [name for name in options.suites if name not in SUITES and name not in ("all", "gate")]:
         parser.error(f"no such suite: {', '.join(unknown)}")
-    if unknown := [name for name in options.arm if name not in ARMS]:
+    if unknown := [name for name in options.arm if name not in ARMS and options.suites != ["parts"]]:
         parser.error(f"no such arm: {', '.join(unknown)}")
     if options.suites == ["gate"]:
         return gate.main(options)
@@ -91,7 +91,8 @@ def _suite(suite, site, options):
     )
     if options.quick:
         suite, settings = measure.quick(suite, settings)
-    run = measure.Run(suite, site, settings).run()
+    runner = parts.Run if suite.kind == "parts" else measure.Run
+    run = runner(suite, site, settings).run()
     artifact = run.artifact()
     _print(suite, artifact)
     if not artifact["rows"]:

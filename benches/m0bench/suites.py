@@ -53,7 +53,7 @@ class Suite:
     title: str
     question: str
     groups: tuple[Group, ...]
-    kind: str = "http"  # http, websocket or memory
+    kind: str = "http"  # http, websocket, memory or parts
     rounds: int = 3
     seconds: float = 5.0
     interpreters: tuple[str, ...] = INTERPRETERS
@@ -272,6 +272,17 @@ _ALL = (
         ),
         columns=("rps", "p50_ms", "p99_ms", "cores", "cpu_us"),
         notes=("The machine has to feed two serving threads and the load generator: with two cores the generator takes its share from them.",),
+    ),
+    Suite(
+        "parts",
+        "The parts by themselves",
+        "How long does each part of a request take in process, without a socket?",
+        (),
+        kind="parts",
+        seconds=4.0,
+        chart="ns",
+        columns=("ns",),
+        notes=("Criterion benches of the crate; request/httparse_alone is another project's parser on the same bytes.",),
     ),
 )
 
