@@ -264,7 +264,7 @@ _ALL = (
         (
             Group(
                 "wsgi_bare",
-                ("m0serve-inline", "m0serve-t2", "m0serve-w2", "granian-bt1", "granian-bt2", "granian-rt2-bt2", "gunicorn-gthread-1", "gunicorn-gthread-2"),
+                ("m0serve-inline", "m0serve-t2", "m0serve-pool", "m0serve-t2-pool", "m0serve-w2", "granian-bt1", "granian-bt2", "granian-rt2-bt2", "gunicorn-gthread-1", "gunicorn-gthread-2"),
                 (Case("busy-1ms", path="/busy?ms=1"),),
             ),
         ),
