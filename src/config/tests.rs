@@ -1,3 +1,5 @@
+//! Which settings go together, and what a refusal says.
+
 use super::*;
 use crate::topology::tests::equal_cpus;
 
@@ -12,6 +14,7 @@ pub(crate) fn given() -> Given {
         uds_mode: 0o600,
         backlog: 64,
         threads: Threads::Exactly(1),
+        streaming_threads: 64,
         blocking_threads: 0,
         workers: 1,
         pin: Pin::Auto,
@@ -82,7 +85,8 @@ fn the_access_logs_format_is_compiled_when_it_is_used() {
 
 #[test]
 fn what_cannot_be_is_refused_with_flag_value_and_advice() {
-    let cases: Vec<(Box<dyn FnOnce(&mut Given)>, &str, &str)> = vec![
+    type Change = Box<dyn FnOnce(&mut Given)>;
+    let cases: Vec<(Change, &str, &str)> = vec![
         (
             Box::new(|given| given.workers = 2),
             "--workers 2: ",

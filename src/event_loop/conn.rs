@@ -78,6 +78,8 @@ pub struct Connection {
     phase: Phase,
     /// The socket may have bytes: an edge came, and no read has found it empty since.
     readable: bool,
+    /// The end of the peer's stream may stand behind the bytes: a short read does not mean that nothing is left.
+    ended: bool,
     /// Bytes of `exchange.input` that are part of the present request.
     consumed: usize,
     /// The handler's key of a response that waits for the client.
@@ -105,6 +107,7 @@ impl Connection {
             reader: RequestReader::new(),
             phase: Phase::Reading,
             readable: true,
+            ended: false,
             consumed: 0,
             suspended: None,
             fresh: true,
@@ -191,12 +194,15 @@ impl Connection {
 
     /// The loop's own driver has run the job; an edge may have come if somebody else drove in between.
     pub(super) fn hear_knock(&mut self) {
-        self.readable |= self.seat.hear_knock();
+        if self.seat.hear_knock() {
+            self.notice_edge(true);
+        }
     }
 
-    /// The loop saw an edge.
-    pub(super) fn notice_edge(&mut self) {
+    /// The loop saw an edge; `ended` if it may have been the end of the peer's stream.
+    pub(super) fn notice_edge(&mut self, ended: bool) {
         self.readable = true;
+        self.ended |= ended;
     }
 
     /// Goes as far as it can without blocking, and not further than a fair share of the loop's time.
@@ -283,8 +289,9 @@ impl Connection {
             .common
             .counters
             .add(Counter::Received, read as u64);
-        // A short read emptied the socket; what comes later, an end too, is a new edge (epoll(7)).
-        if read < spare && read > 0 {
+        // A short read emptied the socket, and what comes later is a new edge (epoll(7)); but an end that came with the
+        // same edge as the bytes has had its edge already.
+        if read < spare && read > 0 && !self.ended {
             self.readable = false;
         }
         Ok(read)
@@ -480,7 +487,7 @@ impl Connection {
             && !self.readable
             && !common.is_draining();
         if !quiet {
-            self.readable = true;
+            self.notice_edge(true);
             return mailbox.give_back(self);
         }
         self.end_exchange();
@@ -490,7 +497,7 @@ impl Connection {
         self.set_deadline(self.since, &common.timeouts);
         let seat = Arc::clone(&self.seat);
         if let Some(mut connection) = seat.sit_down(self, || common.is_draining()) {
-            connection.readable = true;
+            connection.notice_edge(true);
             mailbox.give_back(connection);
         }
     }

@@ -1,3 +1,5 @@
+//! Each atom, what a client cannot forge, and the writer's promises.
+
 use super::*;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::PermissionsExt;
@@ -154,6 +156,22 @@ fn a_client_cannot_forge_a_line() {
             && json.contains(r#""remote":null"#),
         "{json}"
     );
+}
+
+#[test]
+fn a_format_names_the_response_fields_it_reads() {
+    let names = |format: &str| {
+        let format = Format::compile(format).unwrap();
+        format
+            .response_fields()
+            .map(|name| String::from_utf8(name.to_vec()).unwrap())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        names("%({Content-Type}o)s %({Host}i)s %({X-Request-ID}o)s"),
+        ["content-type", "x-request-id"]
+    );
+    assert!(names("combined").is_empty() && names("json").is_empty());
 }
 
 #[test]
