@@ -102,8 +102,8 @@ fn open(
                     // What the suite's biggest cases need, and whatever its compression cases ask for.
                     max_message: 64 * 1024 * 1024,
                     deflate: Some(DeflateSettings {
-                        window_bits: 15,
-                        client_window_bits: 15,
+                        context_takeover: true,
+                        client_context_takeover: true,
                         ..DeflateSettings::default()
                     }),
                 };
