@@ -9,6 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use slab::Slab;
 
+use super::super::gil_watch::LaterWatch;
 use super::super::object::{Attached, Exception, Owned, Raised, bytes_of, class_name};
 use super::super::thread::ThreadState;
 use super::super::{fault, ffi, gate};
@@ -20,7 +21,8 @@ use super::start_response::Pair;
 use super::{WsgiFactory, classes, errors, input};
 use crate::exchange::{Body, Exchange, Handler, Progress};
 use crate::http1::BodySize;
-use crate::pool::turn_slice::Turn;
+use crate::pool::turn_slice::{Turn, TurnSlice};
+use crate::sync::Arc;
 
 /// The Python side of one handler thread.
 pub(super) struct Desk {
@@ -34,6 +36,8 @@ pub(super) struct Desk {
     errors: Owned,
     /// `close`
     pub(super) close: Owned,
+    turns: Arc<TurnSlice>,
+    gil: LaterWatch,
 }
 
 /// Answers requests with a WSGI application, on the thread that made it.
@@ -133,8 +137,11 @@ impl Drop for WsgiHandler {
 impl Handler for WsgiHandler {
     fn handle(&mut self, exchange: &mut Exchange) -> Progress {
         let desk = &**self.desk;
-        self.thread
-            .attached(|py| desk.guarded(py, exchange, |exchange| desk.run(py, exchange)))
+        self.thread.attached(|py| {
+            let progress = desk.guarded(py, exchange, |exchange| desk.run(py, exchange));
+            desk.gil.request(py, &desk.turns);
+            progress
+        })
     }
 
     fn resume(&mut self, key: u32, exchange: &mut Exchange) -> Progress {
@@ -176,6 +183,8 @@ impl Desk {
             suspended: RefCell::default(),
             errors,
             close: py.interned(c"close")?,
+            turns: Arc::clone(&factory.turns),
+            gil: LaterWatch::default(),
         }))
     }
 
