@@ -12,38 +12,30 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crossbeam_deque::Steal;
-
 use crate::event_loop::{Job, Loop, Port};
 use crate::exchange::{Common, Handler, HandlerFactory, Progress};
-use crate::observe::counters::Counter;
 use crate::observe::log;
-use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, fence, lock};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, lock};
 use crate::topology::{self, Placement};
 
 pub(crate) mod baton;
+mod drive;
 #[cfg(all(test, loom))]
 mod models;
+mod monitor;
 pub(crate) mod sleep;
+mod stand_by;
 mod stand_ins;
 pub mod turn_slice;
 
 use baton::{Lease, Nanos, Vigil};
-use sleep::{Order, Sleep};
+use sleep::Sleep;
 use stand_ins::StandIns;
 use turn_slice::{TURN_SLICE, TurnSlice};
 
-/// A view that is expected to take longer goes straight to a standby (free-threaded builds).
-const LONG_VIEW: Nanos = 200_000;
 /// Queued work worth more than this is worth waking a thief for: some ten times what the wake costs.
 const WORTH_A_WAKE: Nanos = 100_000;
-/// A driver polls at least this often while it works off its deque.
-const POLL_EVERY: Nanos = 200_000;
 const SLICE: Nanos = TURN_SLICE.as_nanos() as Nanos;
-/// How often the monitor looks while loops are lent: a rescue comes at most this long after the slice.
-const LOOK_EVERY: Duration = Duration::from_micros(500);
-/// Looks without a lent loop before the monitor goes to sleep.
-const QUIET_LOOKS: u32 = 20;
 
 /// Switches that turn a mechanism off, for A/B controls. A control that stops failing has stopped measuring.
 #[derive(Debug, Clone, Copy)]
@@ -95,12 +87,6 @@ enum Duty {
     Drive(Box<Loop>),
     StandBy,
     Stop,
-}
-
-enum Verdict {
-    Run,
-    /// Somebody else is to run it; look again after this long even without readiness.
-    Leave(Option<Duration>),
 }
 
 struct Shared<F> {
@@ -350,261 +336,6 @@ impl<F: HandlerFactory> Shared<F> {
         let mut driving = lock(&self.driving);
         *driving -= 1;
         self.drained.notify_all();
-    }
-
-    /// Without standbys: every job is run here.
-    fn drive_alone(&self, mut held: Box<Loop>, handler: &mut F::Handler) -> Duty {
-        loop {
-            let mut polled = self.now();
-            while let Some(mut job) = held.next_job() {
-                run(&mut job, handler);
-                let now = self.now();
-                held.settle(job);
-                if now - polled > POLL_EVERY {
-                    turn(&mut held, Some(Duration::ZERO));
-                    polled = now;
-                }
-            }
-            if held.is_drained() {
-                return Duty::Stop;
-            }
-            turn(&mut held, None);
-        }
-    }
-
-    /// With standbys: a loop is lent while its driver is in a view.
-    fn drive(&self, mut held: Box<Loop>, handler: &mut F::Handler) -> Duty {
-        let station = &self.stations[held.index()];
-        loop {
-            let mut timeout = None;
-            let mut now = self.now();
-            let polled = now;
-            while held.queued() > 0 {
-                if let Verdict::Leave(again) = self.judge(station, held.queued()) {
-                    timeout = again;
-                    break;
-                }
-                let Some(mut job) = held.next_job() else {
-                    // A thief was faster.
-                    self.sleep.end_lend();
-                    continue;
-                };
-                station.front.store(job.queued_at(), Ordering::Relaxed);
-                station.lease.lend(held, now);
-                self.vigil.notice();
-                self.stand_ins.view_begins(now);
-                run(&mut job, handler);
-                self.stand_ins.view_ends();
-                let began = std::mem::replace(&mut now, self.now());
-                station.record(now - began);
-                match station.lease.take_back() {
-                    Some(back) => {
-                        held = back;
-                        self.sleep.end_lend();
-                        held.settle(job);
-                    }
-                    None => {
-                        job.give_back(&station.port.mailbox);
-                        return Duty::StandBy;
-                    }
-                }
-                if now - polled > POLL_EVERY {
-                    timeout = Some(Duration::ZERO);
-                    break;
-                }
-            }
-            if held.is_drained() {
-                return Duty::Stop;
-            }
-            turn(&mut held, timeout);
-        }
-    }
-
-    /// Who runs the next job. `Run` has reserved a rescuer for the loop.
-    fn judge(&self, station: &Station, queued: usize) -> Verdict {
-        let shared_gil = self.turns.is_shared_gil();
-        let expected = station.expected.load(Ordering::Relaxed);
-        // On one GIL a second active handler gains nothing unless the view is long enough to be rescued anyway.
-        let long = if shared_gil { SLICE * 7 / 8 } else { LONG_VIEW };
-        if !self.controls.baton {
-            // The control is the pool that everybody has: a handler is woken for every job.
-            self.offer(station);
-            (0..queued)
-                .take_while(|_| self.sleep.call_another_thief())
-                .count();
-            return Verdict::Leave(None);
-        }
-        if expected > long {
-            self.offer(station);
-            let called = self.sleep.call_thief();
-            return Verdict::Leave(if called { None } else { self.look_again() });
-        }
-        if shared_gil && self.turns.anybody_waits() {
-            // Whoever waits runs next, and takes our jobs when it is done; a third in the line would gain nothing.
-            self.offer(station);
-            return Verdict::Leave(Some(TURN_SLICE));
-        }
-        if !self.sleep.try_lend() {
-            // Every standby is busy, or kept for another lent loop. A busy one steals when it is done.
-            self.offer(station);
-            return Verdict::Leave(self.look_again());
-        }
-        if !shared_gil && (queued as Nanos - 1) * expected > WORTH_A_WAKE {
-            self.offer(station);
-            self.sleep.call_thief();
-        } else if station.offered.load(Ordering::Relaxed) {
-            station.offered.store(false, Ordering::Relaxed);
-        }
-        Verdict::Run
-    }
-
-    /// Standbys that are kept for lent loops don't take offers: then the driver must look again itself.
-    fn look_again(&self) -> Option<Duration> {
-        self.sleep.any_lent().then_some(TURN_SLICE)
-    }
-
-    fn offer(&self, station: &Station) {
-        station.offered.store(true, Ordering::Relaxed);
-        // Partner: the fence in `Sleep::park`.
-        fence(Ordering::SeqCst);
-    }
-
-    /// Steals until there is nothing to steal, then parks.
-    fn stand_by(&self, index: usize, handler: &mut F::Handler) -> Duty {
-        let home = index % self.stations.len();
-        let mut searching = false;
-        loop {
-            while let Some((mut job, number)) = self.steal(home) {
-                if std::mem::take(&mut searching) && self.sleep.found() {
-                    self.wake_next(number);
-                }
-                self.common.counters.count(Counter::Stolen);
-                let began = self.now();
-                self.stand_ins.view_begins(began);
-                run(&mut job, handler);
-                self.stand_ins.view_ends();
-                self.stations[number].record(self.now() - began);
-                let mailbox = &self.stations[job.home()].port.mailbox;
-                job.give_back(mailbox);
-            }
-            if searching {
-                self.sleep.found_nothing();
-            }
-            if self.stand_ins.may_end() {
-                return Duty::Stop;
-            }
-            match self.sleep.park(index, || self.any_offer()) {
-                Order::Steal => searching = true,
-                Order::Drive(held) => return Duty::Drive(held),
-                Order::Stop => return Duty::Stop,
-            }
-        }
-    }
-
-    /// The thief that was woken found a job at `number`; more that is worth a wake may lie there.
-    fn wake_next(&self, number: usize) {
-        let station = &self.stations[number];
-        let worth = station.port.stealer.len() as Nanos * station.expected.load(Ordering::Relaxed);
-        if !self.turns.is_shared_gil()
-            && worth > WORTH_A_WAKE
-            && station.offered.load(Ordering::Relaxed)
-        {
-            self.sleep.call_thief();
-        }
-    }
-
-    fn any_offer(&self) -> bool {
-        self.stations.iter().any(|station| {
-            station.offered.load(Ordering::Relaxed) && !station.port.stealer.is_empty()
-        })
-    }
-
-    /// One job: from the home loop, unless another loop's oldest has waited a slice longer. FIFO within a loop. So a
-    /// job is never taken while one that was queued more than a slice (and a turn of the clock) earlier is on offer.
-    fn steal(&self, home: usize) -> Option<(Job, usize)> {
-        loop {
-            let mut best: Option<(u64, usize)> = None;
-            for (number, station) in self.stations.iter().enumerate() {
-                if !station.offered.load(Ordering::Relaxed) || station.port.stealer.is_empty() {
-                    continue;
-                }
-                let front = station.front.load(Ordering::Relaxed);
-                let handicap = if number == home {
-                    0
-                } else {
-                    TURN_SLICE.as_millis() as u64
-                };
-                if best.is_none_or(|(oldest, _)| front + handicap < oldest) {
-                    best = Some((front + handicap, number));
-                }
-            }
-            let (_, number) = best?;
-            match self.stations[number].port.stealer.steal() {
-                Steal::Success(job) => {
-                    self.stations[number]
-                        .front
-                        .store(job.queued_at(), Ordering::Relaxed);
-                    return Some((job, number));
-                }
-                Steal::Empty | Steal::Retry => {}
-            }
-        }
-    }
-
-    /// The monitor's life: loops that have been lent for longer than a slice get another driver.
-    fn watch(&self) {
-        let mut quiet = 0;
-        loop {
-            let goes_on = if quiet > QUIET_LOOKS {
-                quiet = 0;
-                self.vigil.sleep(|| {
-                    self.stations
-                        .iter()
-                        .any(|station| station.lease.lent_for(0).is_some())
-                })
-            } else {
-                self.vigil.wait(LOOK_EVERY)
-            };
-            if !goes_on {
-                return;
-            }
-            quiet += 1;
-            let now = self.now();
-            for station in &self.stations {
-                if let Some(lent_for) = station.lease.lent_for(now) {
-                    quiet = 0;
-                    if lent_for > SLICE {
-                        self.rescue(station);
-                    }
-                }
-            }
-        }
-    }
-
-    fn rescue(&self, station: &Station) {
-        if !self.sleep.claim_driver() {
-            return;
-        }
-        match station.lease.take_back() {
-            Some(held) => {
-                self.common.counters.count(Counter::Rescued);
-                self.sleep.end_lend();
-                self.sleep.send_driver(held);
-            }
-            // Its driver was faster.
-            None => self.sleep.release(),
-        }
-    }
-}
-
-/// One pass of the loop. A poll that fails has no remedy: without readiness nothing can be served.
-fn turn(held: &mut Loop, timeout: Option<Duration>) {
-    if let Err(error) = held.turn(timeout) {
-        log::error!(
-            "loop {}: waiting for readiness failed: {error}",
-            held.index()
-        );
-        thread::sleep(Duration::from_millis(10));
     }
 }
 
