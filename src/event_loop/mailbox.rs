@@ -19,9 +19,15 @@ pub(super) enum Mail {
     Accepted(Stream, Endpoint, Arc<Endpoint>),
 }
 
+struct Letters {
+    waiting: Vec<Mail>,
+    /// The loop has ended: nobody would collect.
+    shut: bool,
+}
+
 pub struct Mailbox {
     waker: Waker,
-    mail: Mutex<Vec<Mail>>,
+    mail: Mutex<Letters>,
     /// Mail lies here, or the loop is asked to make a pass.
     rung: AtomicBool,
     /// Connections that this loop has or is about to get. A gauge for spreading new ones: no data hangs on it.
@@ -32,20 +38,39 @@ impl Mailbox {
     pub(super) fn new(waker: Waker) -> Self {
         Mailbox {
             waker,
-            mail: Mutex::new(Vec::new()),
+            mail: Mutex::new(Letters {
+                waiting: Vec::new(),
+                shut: false,
+            }),
             rung: AtomicBool::new(false),
             connections: AtomicIsize::new(0),
         }
     }
 
-    /// Gives a connection to the loop and wakes it.
+    /// Gives a connection back to its loop and wakes it.
     pub fn give_back(&self, connection: Job) {
-        self.post(Mail::Returned(connection));
+        // A loop doesn't end while it has connections, wherever they are.
+        let posted = self.post(Mail::Returned(connection));
+        debug_assert!(posted.is_ok(), "a loop ended before its connections");
     }
 
-    pub(super) fn post(&self, mail: Mail) {
-        lock(&self.mail).push(mail);
+    /// The mail comes back if the loop has ended.
+    pub(super) fn post(&self, mail: Mail) -> Result<(), Mail> {
+        let mut letters = lock(&self.mail);
+        if letters.shut {
+            return Err(mail);
+        }
+        letters.waiting.push(mail);
+        drop(letters);
         self.ring();
+        Ok(())
+    }
+
+    /// The loop ends, unless mail waits: true if it may.
+    pub(super) fn shut(&self) -> bool {
+        let mut letters = lock(&self.mail);
+        letters.shut = letters.waiting.is_empty();
+        letters.shut
     }
 
     /// Wakes the loop for a pass, once for all rings since its last.
@@ -61,7 +86,7 @@ impl Mailbox {
         if !self.rung.load(Ordering::Acquire) || !self.rung.swap(false, Ordering::AcqRel) {
             return Vec::new();
         }
-        std::mem::take(&mut *lock(&self.mail))
+        std::mem::take(&mut lock(&self.mail).waiting)
     }
 
     pub(super) fn connections(&self, change: isize) -> isize {
