@@ -11,19 +11,18 @@ use super::baton::Nanos;
 use super::turn_slice::TURN_SLICE;
 use super::{Duty, SLICE, Shared, Station, WORTH_A_WAKE, run};
 use crate::event_loop::Loop;
-use crate::exchange::HandlerFactory;
+use crate::exchange::{Handler, HandlerFactory};
 use crate::observe::log;
 use crate::sync::{Ordering, fence};
 
-/// A view that is expected to take longer goes straight to a standby (free-threaded builds).
-const LONG_VIEW: Nanos = 200_000;
 /// A driver polls at least this often while it works off its deque.
 const POLL_EVERY: Nanos = 200_000;
 
 enum Verdict {
+    /// A rescuer is reserved for the loop.
     Run,
-    /// Somebody else is to run it; look again after this long even without readiness.
-    Leave(Option<Duration>),
+    /// Somebody else is to run it.
+    Leave,
 }
 
 impl<F: HandlerFactory> Shared<F> {
@@ -32,31 +31,38 @@ impl<F: HandlerFactory> Shared<F> {
         loop {
             let mut polled = self.now();
             while let Some(mut job) = held.next_job() {
+                let began = self.now();
                 run(&mut job, handler);
                 let now = self.now();
+                if now - began > SLICE {
+                    held.tick();
+                }
                 held.settle(job);
                 if now - polled > POLL_EVERY {
-                    turn(&mut held, Some(Duration::ZERO));
+                    self.turn(&mut held, Some(Duration::ZERO), handler);
                     polled = now;
                 }
             }
             if held.is_drained() {
                 return Duty::Stop;
             }
-            turn(&mut held, None);
+            self.turn(&mut held, None, handler);
         }
     }
 
     /// With standbys: a loop is lent while its driver is in a view.
     pub(super) fn drive(&self, mut held: Box<Loop>, handler: &mut F::Handler) -> Duty {
         let station = &self.stations[held.index()];
+        let mut aside = Aside::default();
         loop {
             let mut timeout = None;
             let mut now = self.now();
             let polled = now;
             while held.queued() > 0 {
-                if let Verdict::Leave(again) = self.judge(station, held.queued()) {
-                    timeout = again;
+                if let Verdict::Leave = self.judge(station, held.queued(), now, &mut aside) {
+                    // A driver never waits without end for somebody else to take a job: whatever kept it from being
+                    // taken, or from being run here, is looked at again.
+                    timeout = Some(TURN_SLICE);
                     break;
                 }
                 let Some(mut job) = held.next_job() else {
@@ -64,18 +70,21 @@ impl<F: HandlerFactory> Shared<F> {
                     self.sleep.end_lend();
                     continue;
                 };
-                station.front.store(job.queued_at(), Ordering::Relaxed);
+                station.raise_front(job.queued_at());
                 station.lease.lend(held, now);
                 self.vigil.notice();
                 self.stand_ins.view_begins(now);
                 run(&mut job, handler);
                 self.stand_ins.view_ends();
                 let began = std::mem::replace(&mut now, self.now());
-                station.record(now - began);
+                station.record(now - self.attached(began));
                 match station.lease.take_back() {
                     Some(back) => {
                         held = back;
                         self.sleep.end_lend();
+                        if now - began > SLICE {
+                            held.tick();
+                        }
                         held.settle(job);
                     }
                     None => {
@@ -91,38 +100,57 @@ impl<F: HandlerFactory> Shared<F> {
             if held.is_drained() {
                 return Duty::Stop;
             }
-            turn(&mut held, timeout);
+            let was_empty = held.queued() == 0;
+            self.turn(&mut held, timeout, handler);
+            if was_empty {
+                station.raise_front(held.now());
+            }
         }
     }
 
-    /// Who runs the next job. `Run` has reserved a rescuer for the loop.
-    fn judge(&self, station: &Station, queued: usize) -> Verdict {
+    /// One pass of the loop. A poll that fails has no remedy: without readiness nothing can be served.
+    fn turn(&self, held: &mut Loop, timeout: Option<Duration>, handler: &mut F::Handler) {
+        let waited = if self.controls.loop_attached {
+            held.wait(timeout)
+                .map(|()| handler.attached(&mut || held.deal()))
+        } else {
+            held.turn(timeout)
+        };
+        if let Err(error) = waited {
+            log::error!(
+                "loop {}: waiting for readiness failed: {error}",
+                held.index()
+            );
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Who runs the next job.
+    fn judge(&self, station: &Station, queued: usize, now: Nanos, aside: &mut Aside) -> Verdict {
         let shared_gil = self.turns.is_shared_gil();
         let expected = station.expected.load(Ordering::Relaxed);
-        // On one GIL a second active handler gains nothing unless the view is long enough to be rescued anyway.
-        let long = if shared_gil { SLICE * 7 / 8 } else { LONG_VIEW };
         if !self.controls.baton {
             // The control is the pool that everybody has: a handler is woken for every job.
             self.offer(station);
             (0..queued)
                 .take_while(|_| self.sleep.call_another_thief())
                 .count();
-            return Verdict::Leave(None);
+            return Verdict::Leave;
         }
-        if expected > long {
+        if expected > self.long_view() {
             self.offer(station);
-            let called = self.sleep.call_thief();
-            return Verdict::Leave(if called { None } else { self.look_again() });
+            self.sleep.call_thief();
+            return Verdict::Leave;
         }
-        if shared_gil && self.turns.anybody_waits() {
+        if shared_gil && self.turns.anybody_waits() && aside.stands(now) {
             // Whoever waits runs next, and takes our jobs when it is done; a third in the line would gain nothing.
             self.offer(station);
-            return Verdict::Leave(Some(TURN_SLICE));
+            return Verdict::Leave;
         }
         if !self.sleep.try_lend() {
             // Every standby is busy, or kept for another lent loop. A busy one steals when it is done.
             self.offer(station);
-            return Verdict::Leave(self.look_again());
+            return Verdict::Leave;
         }
         if !shared_gil && (queued as Nanos - 1) * expected > WORTH_A_WAKE {
             self.offer(station);
@@ -133,11 +161,6 @@ impl<F: HandlerFactory> Shared<F> {
         Verdict::Run
     }
 
-    /// Standbys that are kept for lent loops don't take offers: then the driver must look again itself.
-    fn look_again(&self) -> Option<Duration> {
-        self.sleep.any_lent().then_some(TURN_SLICE)
-    }
-
     fn offer(&self, station: &Station) {
         station.offered.store(true, Ordering::Relaxed);
         // Partner: the fence in `Sleep::park`.
@@ -145,13 +168,20 @@ impl<F: HandlerFactory> Shared<F> {
     }
 }
 
-/// One pass of the loop. A poll that fails has no remedy: without readiness nothing can be served.
-fn turn(held: &mut Loop, timeout: Option<Duration>) {
-    if let Err(error) = held.turn(timeout) {
-        log::error!(
-            "loop {}: waiting for readiness failed: {error}",
-            held.index()
-        );
-        thread::sleep(Duration::from_millis(10));
+/// A driver that stands aside for handlers which wait for the GIL: a slice, then it has a slice itself. They may have long
+/// views before them, and would otherwise go first for as long as two of them contend.
+#[derive(Default)]
+struct Aside {
+    since: Option<Nanos>,
+}
+
+impl Aside {
+    fn stands(&mut self, now: Nanos) -> bool {
+        let since = *self.since.get_or_insert(now);
+        if now - since >= 2 * SLICE {
+            self.since = Some(now);
+            return true;
+        }
+        now - since < SLICE
     }
 }

@@ -12,10 +12,10 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::event_loop::{Job, Loop, Port};
+use crate::event_loop::{Job, Loop, Millis, Port};
 use crate::exchange::{Common, Handler, HandlerFactory, Progress};
 use crate::observe::log;
-use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, lock};
+use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, lock};
 use crate::topology::{self, Placement};
 
 pub(crate) mod baton;
@@ -33,6 +33,8 @@ use sleep::Sleep;
 use stand_ins::StandIns;
 use turn_slice::{TURN_SLICE, TurnSlice};
 
+/// A view that is expected to take longer goes straight to a standby (free-threaded builds).
+const LONG_VIEW: Nanos = 200_000;
 /// Queued work worth more than this is worth waking a thief for: some ten times what the wake costs.
 const WORTH_A_WAKE: Nanos = 100_000;
 const SLICE: Nanos = TURN_SLICE.as_nanos() as Nanos;
@@ -44,12 +46,16 @@ pub struct Controls {
     pub baton: bool,
     /// `M0_POOL_TURN=0`: handlers don't take turns of a slice.
     pub turn_slice: bool,
+    /// `M0_LOOP_ATTACHED=1`: the driver takes the interpreter back after every wait for readiness, before it looks at what
+    /// came.
+    pub loop_attached: bool,
 }
 
 impl Controls {
     pub const ALL_ON: Controls = Controls {
         baton: true,
         turn_slice: true,
+        loop_attached: false,
     };
 
     pub fn from_env() -> Self {
@@ -57,6 +63,7 @@ impl Controls {
         Controls {
             baton: is_on("M0_BATON"),
             turn_slice: is_on("M0_POOL_TURN"),
+            loop_attached: std::env::var_os("M0_LOOP_ATTACHED").is_some_and(|value| value == "1"),
         }
     }
 }
@@ -69,8 +76,10 @@ struct Station {
     offered: AtomicBool,
     /// A running mean of what a view of this loop takes, in nanoseconds; single samples count one slice at most.
     expected: AtomicU64,
-    /// When the job at the deque's front was queued (milliseconds), or an earlier moment.
+    /// When the job at the deque's front was queued, or an earlier moment.
     front: AtomicU64,
+    /// The kernel's number of the thread that drives, if drivers are pinned; 0 before the first.
+    driver: AtomicU32,
 }
 
 impl Station {
@@ -79,6 +88,13 @@ impl Station {
         // Concurrent samples may overwrite each other: it is an estimate.
         self.expected
             .store((mean * 7 + took.min(SLICE)) / 8, Ordering::Relaxed);
+    }
+
+    /// All jobs before one that was queued `since` have been taken. Whoever comes late with an earlier moment changes nothing.
+    fn raise_front(&self, since: Millis) {
+        if self.front.load(Ordering::Relaxed) < since {
+            self.front.fetch_max(since, Ordering::Relaxed);
+        }
     }
 }
 
@@ -153,6 +169,7 @@ impl Pool {
                 offered: AtomicBool::new(false),
                 expected: AtomicU64::new(0),
                 front: AtomicU64::new(0),
+                driver: AtomicU32::new(0),
             })
             .collect();
         let ports = stations
@@ -275,6 +292,22 @@ impl<F: HandlerFactory> Shared<F> {
         self.epoch.elapsed().as_nanos() as Nanos + 1
     }
 
+    /// When a view that began then had the interpreter: standing in line for it says nothing of how long the view is.
+    fn attached(&self, began: Nanos) -> Nanos {
+        let since = |at: Instant| at.duration_since(self.epoch).as_nanos() as Nanos + 1;
+        turn_slice::first_attach().map_or(began, |at| began.max(since(at)))
+    }
+
+    /// Views that are expected to take longer go straight to a standby.
+    fn long_view(&self) -> Nanos {
+        if self.turns.is_shared_gil() {
+            // On one GIL a second active handler gains nothing unless the view is long enough to be rescued anyway.
+            SLICE * 7 / 8
+        } else {
+            LONG_VIEW
+        }
+    }
+
     /// Starts handler `index`; `ready` is told when it is made.
     fn spawn(
         self: &Arc<Self>,
@@ -286,30 +319,37 @@ impl<F: HandlerFactory> Shared<F> {
         thread::Builder::new()
             .name(format!("handler-{index}"))
             .spawn(move || {
+                // Dropped last: the number is free again when nothing of the handler is left, however it ended.
+                let _ending = Ending {
+                    stand_ins: &shared.stand_ins,
+                    index,
+                };
                 let mut handler = shared.factory.make(index);
                 if let Some(ready) = ready {
                     // Nobody listens if the server could not start: then this thread is on its way out too.
                     let _ = ready.send(());
                 }
                 shared.work(index, &mut handler, duty);
-                shared.stand_ins.ended(index);
             })
     }
 
     /// A handler's life.
     fn work(&self, index: usize, handler: &mut F::Handler, mut duty: Duty) {
+        if matches!(duty, Duty::StandBy) {
+            // Not where the thread that started this one is kept.
+            self.leave_the_core();
+        }
         loop {
             duty = match duty {
                 Duty::Drive(held) => {
-                    let number = held.index();
-                    self.pin(Some(number));
+                    self.take_the_core(held.index());
                     let next = if self.standbys_per_loop == 0 {
                         self.drive_alone(held, handler)
                     } else {
                         self.drive(held, handler)
                     };
                     if matches!(next, Duty::StandBy) {
-                        self.pin(None);
+                        self.leave_the_core();
                     } else {
                         self.loop_drained();
                     }
@@ -321,14 +361,27 @@ impl<F: HandlerFactory> Shared<F> {
         }
     }
 
-    /// A driver runs on its loop's core; a standby on any that drivers have.
-    fn pin(&self, number: Option<usize>) {
-        let cpus = match number {
-            Some(number) => self.placement.cpus(number),
-            None => self.placement.all(),
+    /// A driver runs on its loop's core. The one it has rescued the loop from, which is still inside its view, leaves it.
+    fn take_the_core(&self, number: usize) {
+        let Some(cpus) = self.placement.cpus(number) else {
+            return;
         };
-        if let Some(Err(error)) = cpus.map(topology::pin_current_thread) {
-            log::warn!("cannot pin a handler thread: {error}");
+        let thread = topology::current_thread();
+        let before = self.stations[number].driver.swap(thread, Ordering::Relaxed);
+        if before != 0
+            && before != thread
+            && let Some(all) = self.placement.all()
+        {
+            // It may have ended meanwhile.
+            let _ = topology::pin_thread(before, all);
+        }
+        complain(topology::pin_thread(thread, cpus));
+    }
+
+    /// A standby runs on any core that drivers have.
+    fn leave_the_core(&self) {
+        if let Some(cpus) = self.placement.all() {
+            complain(topology::pin_current_thread(cpus));
         }
     }
 
@@ -339,8 +392,27 @@ impl<F: HandlerFactory> Shared<F> {
     }
 }
 
+fn complain(pinned: io::Result<()>) {
+    if let Err(error) = pinned {
+        log::warn!("cannot pin a handler thread: {error}");
+    }
+}
+
+/// The end of a handler's thread.
+struct Ending<'a> {
+    stand_ins: &'a StandIns,
+    index: usize,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.stand_ins.ended(self.index, thread::panicking());
+    }
+}
+
 /// Runs a job's view and sends what the socket takes of its response.
 fn run<H: Handler>(job: &mut Job, handler: &mut H) {
+    turn_slice::view_begins();
     let suspended = job.take_suspended();
     let exchange = job.exchange();
     let progress = catch_unwind(AssertUnwindSafe(|| match suspended {

@@ -90,11 +90,6 @@ impl<D> Sleep<D> {
         self.counts.fetch_sub(ONE_LENT, Ordering::SeqCst);
     }
 
-    /// Loops are lent: their rescuers stay parked although there may be jobs.
-    pub(crate) fn any_lent(&self) -> bool {
-        lent(self.counts.load(Ordering::Relaxed)) > 0
-    }
-
     /// Wakes a thief, if none is searching already and one can be spared. False if none can be spared.
     pub(crate) fn call_thief(&self) -> bool {
         self.searching.load(Ordering::SeqCst) > 0 || self.call_another_thief()

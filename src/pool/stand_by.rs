@@ -9,11 +9,11 @@ use crossbeam_deque::Steal;
 use super::baton::Nanos;
 use super::sleep::Order;
 use super::turn_slice::TURN_SLICE;
-use super::{Duty, Shared, WORTH_A_WAKE, run};
-use crate::event_loop::Job;
+use super::{Duty, Shared, Station, WORTH_A_WAKE, run};
+use crate::event_loop::{Job, Millis};
 use crate::exchange::HandlerFactory;
 use crate::observe::counters::Counter;
-use crate::sync::Ordering;
+use crate::sync::{Ordering, fence};
 
 impl<F: HandlerFactory> Shared<F> {
     /// Steals until there is nothing to steal, then parks.
@@ -23,22 +23,28 @@ impl<F: HandlerFactory> Shared<F> {
         loop {
             while let Some((mut job, number)) = self.steal(home) {
                 if std::mem::take(&mut searching) && self.sleep.found() {
-                    self.wake_next(number);
+                    self.wake_next();
                 }
                 self.common.counters.count(Counter::Stolen);
                 let began = self.now();
                 self.stand_ins.view_begins(began);
                 run(&mut job, handler);
                 self.stand_ins.view_ends();
-                self.stations[number].record(self.now() - began);
+                self.stations[number].record(self.now() - self.attached(began));
                 let mailbox = &self.stations[job.home()].port.mailbox;
                 job.give_back(mailbox);
             }
-            if searching {
+            if std::mem::take(&mut searching) {
                 self.sleep.found_nothing();
             }
             if self.stand_ins.may_end() {
-                return Duty::Stop;
+                // As in `Sleep::park`: a driver may have taken us for a thief that will come and look.
+                fence(Ordering::SeqCst);
+                if !self.any_offer() {
+                    return Duty::Stop;
+                }
+                self.stand_ins.stays();
+                continue;
             }
             match self.sleep.park(index, || self.any_offer()) {
                 Order::Steal => searching = true,
@@ -48,14 +54,21 @@ impl<F: HandlerFactory> Shared<F> {
         }
     }
 
-    /// The thief that was woken found a job at `number`; more that is worth a wake may lie there.
-    fn wake_next(&self, number: usize) {
-        let station = &self.stations[number];
-        let worth = station.port.stealer.len() as Nanos * station.expected.load(Ordering::Relaxed);
-        if !self.turns.is_shared_gil()
-            && worth > WORTH_A_WAKE
-            && station.offered.load(Ordering::Relaxed)
-        {
+    /// The last thief that was searching has found a job: is there more that is worth a wake, on whichever loop? Their
+    /// drivers have called nobody while it searched.
+    fn wake_next(&self) {
+        // Partner: the fence in `offer`. Either that driver sees that nobody searches, or we see its offer.
+        fence(Ordering::SeqCst);
+        let shared_gil = self.turns.is_shared_gil();
+        let worth_a_wake = |station: &Station| {
+            let expected = station.expected.load(Ordering::Relaxed);
+            let queued = station.port.stealer.len() as Nanos;
+            station.offered.load(Ordering::Relaxed)
+                && queued > 0
+                && (expected > self.long_view()
+                    || (!shared_gil && queued * expected > WORTH_A_WAKE))
+        };
+        if self.stations.iter().any(worth_a_wake) {
             self.sleep.call_thief();
         }
     }
@@ -66,35 +79,49 @@ impl<F: HandlerFactory> Shared<F> {
         })
     }
 
-    /// One job: from the home loop, unless another loop's oldest has waited a slice longer. FIFO within a loop. So a
-    /// job is never taken while one that was queued more than a slice (and a turn of the clock) earlier is on offer.
+    /// One job: from the home loop, unless another loop's oldest has waited a slice longer. FIFO within a loop.
     fn steal(&self, home: usize) -> Option<(Job, usize)> {
         loop {
-            let mut best: Option<(u64, usize)> = None;
-            for (number, station) in self.stations.iter().enumerate() {
-                if !station.offered.load(Ordering::Relaxed) || station.port.stealer.is_empty() {
-                    continue;
-                }
-                let front = station.front.load(Ordering::Relaxed);
-                let handicap = if number == home {
-                    0
-                } else {
-                    TURN_SLICE.as_millis() as u64
-                };
-                if best.is_none_or(|(oldest, _)| front + handicap < oldest) {
-                    best = Some((front + handicap, number));
-                }
-            }
-            let (_, number) = best?;
-            match self.stations[number].port.stealer.steal() {
+            let offers = self.stations.iter().enumerate().filter(|(_, station)| {
+                station.offered.load(Ordering::Relaxed) && !station.port.stealer.is_empty()
+            });
+            let number = oldest(
+                home,
+                offers.map(|(number, station)| (number, station.front.load(Ordering::Relaxed))),
+            )?;
+            let station = &self.stations[number];
+            match station.port.stealer.steal() {
                 Steal::Success(job) => {
-                    self.stations[number]
-                        .front
-                        .store(job.queued_at(), Ordering::Relaxed);
+                    station.raise_front(job.queued_at());
                     return Some((job, number));
                 }
                 Steal::Empty | Steal::Retry => {}
             }
         }
+    }
+}
+
+/// Of the loops (number, front) that have jobs on offer, the one whose turn it is.
+fn oldest(home: usize, offers: impl Iterator<Item = (usize, Millis)>) -> Option<usize> {
+    let handicap = TURN_SLICE.as_millis() as Millis;
+    offers
+        .min_by_key(|&(number, front)| {
+            let away = number != home;
+            (front + if away { handicap } else { 0 }, away)
+        })
+        .map(|(number, _)| number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::oldest;
+
+    #[test]
+    fn home_comes_first_unless_others_have_waited_a_slice_longer() {
+        assert_eq!(oldest(1, [(0, 10), (1, 10)].into_iter()), Some(1));
+        assert_eq!(oldest(1, [(0, 10), (1, 11)].into_iter()), Some(1));
+        assert_eq!(oldest(1, [(0, 10), (1, 12)].into_iter()), Some(0));
+        assert_eq!(oldest(1, [(0, 9), (2, 8)].into_iter()), Some(2));
+        assert_eq!(oldest(1, std::iter::empty()), None);
     }
 }
