@@ -9,6 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use slab::Slab;
 
+use super::super::gil_watch::Watch;
 use super::super::object::{Attached, Exception, Owned, Raised, bytes_of, class_name};
 use super::super::thread::ThreadState;
 use super::super::{fault, ffi, gate};
@@ -20,7 +21,8 @@ use super::start_response::Pair;
 use super::{WsgiFactory, classes, errors, input};
 use crate::exchange::{Body, Exchange, Handler, Progress};
 use crate::http1::BodySize;
-use crate::pool::turn_slice::Turn;
+use crate::pool::turn_slice::{Turn, TurnSlice};
+use crate::sync::Arc;
 
 /// The Python side of one handler thread.
 pub(super) struct Desk {
@@ -32,6 +34,8 @@ pub(super) struct Desk {
     pub(super) contexts: Contexts,
     pub(super) suspended: RefCell<Slab<Suspended>>,
     errors: Owned,
+    gil: Watch,
+    turns: Arc<TurnSlice>,
     /// `close`
     pub(super) close: Owned,
 }
@@ -53,6 +57,7 @@ impl WsgiHandler {
             })
         });
         desk.answer.enter_thread();
+        thread.attached(|py| name_thread(py, index));
         WsgiHandler {
             thread,
             desk: ManuallyDrop::new(desk),
@@ -175,6 +180,8 @@ impl Desk {
             contexts: Contexts::make(py)?,
             suspended: RefCell::default(),
             errors,
+            gil: Watch::make(py)?,
+            turns: Arc::clone(&factory.turns),
             close: py.interned(c"close")?,
         }))
     }
@@ -340,6 +347,27 @@ impl Desk {
             fault::log_exception(py, raised, "leaving a request's context");
         }
         errors::end_of_request(py, &self.errors);
+        self.gil.request_ended(py, &self.turns);
+    }
+}
+
+/// Logs and debuggers show the thread's name. Without `threading` there is nobody to ask for it.
+fn name_thread(py: Attached, index: usize) {
+    let named = (|| {
+        let name = py.str("threading")?;
+        // SAFETY: attached; a live string. Null without an exception if the module was not imported.
+        let Ok(threading) = (unsafe { Owned::new(ffi::PyImport_GetModule(name.ptr())) }) else {
+            return if py.has_exception() {
+                Err(Raised)
+            } else {
+                Ok(())
+            };
+        };
+        let thread = py.call_method(&threading, c"current_thread", [])?;
+        py.set_attribute(&thread, c"name", &py.str(&format!("m0serve-{index}"))?)
+    })();
+    if let Err(raised) = named {
+        fault::log_exception(py, raised, "naming a handler's thread");
     }
 }
 
