@@ -31,7 +31,7 @@ mod watch {
     use std::cell::Cell;
     use std::ptr;
     use std::sync::Mutex;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::{Duration, Instant};
 
     use super::super::interpreter::is_gil_enabled;
     use super::super::object::{Attached, Exception, Owned, Raised};
@@ -41,8 +41,6 @@ mod watch {
 
     /// The module that the last warning named. Never locked across a call into Python.
     static CULPRIT: Mutex<Option<String>> = Mutex::new(None);
-    /// Said once. Relaxed: nothing is published with it.
-    static WARNED: AtomicBool = AtomicBool::new(false);
 
     /// From now on the warning about the GIL comes to us, and all others go where they went before. An application that
     /// puts a `showwarning` of its own in place, over ours, keeps it.
@@ -107,23 +105,28 @@ mod watch {
 
     /// After the application's import.
     pub fn warn_if_on(py: Attached) {
-        if is_gil_enabled(py) && !WARNED.swap(true, Ordering::Relaxed) {
-            let culprit = lock(&CULPRIT).clone();
-            fault::warn_gil(culprit.as_deref());
+        if is_gil_enabled(py) {
+            warn();
         }
     }
+
+    fn warn() {
+        let culprit = lock(&CULPRIT).clone();
+        fault::warn_gil(culprit.as_deref());
+    }
+
+    /// Requests between two looks. A look costs some 50 ns.
+    const LOOK_EVERY: u32 = 256;
+    /// The GIL is also on for a moment while any extension module is imported: only one that stays on is news.
+    const STAYS_ON: Duration = Duration::from_millis(100);
 
     /// One handler's looks.
     pub struct Watch {
         is_enabled: Owned,
         /// Requests until the next look.
         left: Cell<u32>,
-        /// The last look found it on. It is on for a moment during every extension's import, so one look is not enough.
-        seen: Cell<bool>,
+        seen_on: Cell<Option<Instant>>,
     }
-
-    /// A look costs some 50 ns, the GIL's return at most this many requests of a handler without the barrier.
-    const REQUESTS: u32 = 256;
 
     impl Watch {
         pub fn make(py: Attached) -> Result<Watch, Raised> {
@@ -131,11 +134,12 @@ mod watch {
             let is_enabled = py.attribute(&sys, c"_is_gil_enabled")?;
             Ok(Watch {
                 is_enabled,
-                left: Cell::new(REQUESTS),
-                seen: Cell::new(false),
+                left: Cell::new(LOOK_EVERY),
+                seen_on: Cell::new(None),
             })
         }
 
+        /// When the GIL is found to have come back for good, the handlers take turns from now on.
         #[inline]
         pub fn request_ended(&self, py: Attached, turns: &TurnSlice) {
             match self.left.get() {
@@ -146,23 +150,32 @@ mod watch {
 
         #[cold]
         fn look(&self, py: Attached, turns: &TurnSlice) {
-            self.left.set(REQUESTS);
+            self.left.set(LOOK_EVERY);
             if turns.is_shared_gil() {
                 return;
             }
-            // SAFETY: attached; comparing addresses.
             let is_on = match py.call(&self.is_enabled, []) {
+                // SAFETY: attached; comparing addresses.
                 Ok(answer) => unsafe { answer.ptr() == ffi::Py_True() },
                 Err(Raised) => {
                     drop(py.take_exception());
                     false
                 }
             };
-            if is_on && self.seen.replace(is_on) {
-                turns.set_shared_gil(true);
-                warn_if_on(py);
+            match self.seen_on.get() {
+                _ if !is_on => self.seen_on.set(None),
+                Some(since) if since.elapsed() >= STAYS_ON => {
+                    // One of the handlers says it.
+                    if turns.share_gil() {
+                        warn();
+                    }
+                }
+                since => {
+                    // Every request looks until it is decided.
+                    self.seen_on.set(since.or_else(|| Some(Instant::now())));
+                    self.left.set(0);
+                }
             }
-            self.seen.set(is_on);
         }
     }
 }
