@@ -11,6 +11,7 @@ Standard library only, Python 3.11 or newer. One module per noun:
 | servers.py | one server from start to stop |
 | load.py | load generators and what they print |
 | measure.py | a suite's run: rounds, alternation, parity, rows |
+| parts.py | the suite `parts`: the crate's criterion benches as rows |
 | artifacts.py | the artifact's schema: write, read, check, newest |
 | figures.py | values taken out of artifacts by expression, and the number spans in prose |
 | charts.py, pages.py | SVG and Markdown made from artifacts; the check for stale ones |

@@ -14,6 +14,7 @@ LABELS = {
     "rps": ("requests per second", "more is better"),
     "cpu_us": ("CPU per request, µs", "less is better"),
     "p99_ms": ("p99, ms", "less is better"),
+    "ns": ("time, ns", "less is better"),
     "loaded_rss_mb": ("RSS after 100,000 requests, MB", "less is better"),
 }
 _STYLE = """

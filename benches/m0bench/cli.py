@@ -8,10 +8,10 @@ import argparse
 import sys
 import tempfile
 
-from . import artifacts, environment, measure
+from . import artifacts, environment, measure, parts
 from .catalogue import ARMS, INTERPRETERS
 from .environment import Missing, say
-from .suites import SUITES
+from .suites import SUITES, expected_seconds
 
 
 def main(program, arguments):
@@ -54,18 +54,19 @@ def _bench(arguments):
     )
     parser.add_argument("suites", nargs="+", metavar="SUITE", help=f"{', '.join(SUITES)}, all, or gate")
     _common(parser)
+    parser.add_argument("--before", metavar="PATH", help="run each arm of m0serve a second time with this binary, as NAME@before: a change against what was there")
     parser.add_argument("--rounds", type=int, help="rounds of each suite (default: the suite's own, 3 or 5)")
     parser.add_argument("--seconds", type=float, help="seconds of load for each row (default: the suite's own)")
-    parser.add_argument("--warmup", type=float, default=2.0, help="seconds of load before a row (default: 2)")
+    parser.add_argument("--warmup", type=float, default=1.5, help="seconds of load before a row (default: 1.5)")
     parser.add_argument("--arm", action="append", default=[], metavar="NAME", help="only this arm; repeat it for more (the artifact is marked partial)")
     parser.add_argument("--case", action="append", default=[], metavar="NAME", help="only this case; repeat it for more")
     parser.add_argument("--out", metavar="DIR", help="write artifacts here instead of benches/results")
     options = parser.parse_args(arguments)
-    if options.m0serve and options.python == "both":
-        parser.error("--m0serve is one build for one interpreter: name it with --python")
+    if (options.m0serve or options.before) and options.python == "both":
+        parser.error("--m0serve and --before name builds for one interpreter: say which with --python")
     if unknown := [name for name in options.suites if name not in SUITES and name not in ("all", "gate")]:
         parser.error(f"no such suite: {', '.join(unknown)}")
-    if unknown := [name for name in options.arm if name not in ARMS]:
+    if unknown := [name for name in options.arm if name not in ARMS and options.suites != ["parts"]]:
         parser.error(f"no such arm: {', '.join(unknown)}")
     if options.suites == ["gate"]:
         return gate.main(options)
@@ -74,7 +75,7 @@ def _bench(arguments):
     names = list(SUITES) if "all" in options.suites else list(dict.fromkeys(options.suites))
     status = 0
     for interpreter in _interpreters(options.python):
-        site = environment.Site(interpreter, options.m0serve, options.peers_only, options.venv)
+        site = environment.Site(interpreter, options.m0serve, options.peers_only, options.venv, getattr(options, "before", None))
         for name in names:
             if interpreter in SUITES[name].interpreters:
                 status = max(status, _suite(SUITES[name], site, options))
@@ -91,7 +92,8 @@ def _suite(suite, site, options):
     )
     if options.quick:
         suite, settings = measure.quick(suite, settings)
-    run = measure.Run(suite, site, settings).run()
+    runner = parts.Run if suite.kind == "parts" else measure.Run
+    run = runner(suite, site, settings).run()
     artifact = run.artifact()
     _print(suite, artifact)
     if not artifact["rows"]:
@@ -133,7 +135,8 @@ def _print(suite, artifact):
 
 def _list():
     for suite in SUITES.values():
-        print(f"{suite.name}: {suite.question}")
+        minutes = [f"{expected_seconds(suite, interpreter, ARMS) / 60:.0f} min on {interpreter}" for interpreter in suite.interpreters]
+        print(f"{suite.name} (about {', '.join(minutes)}): {suite.question}")
         for group in suite.groups:
             print(f"  {group.app}: {', '.join(case.name for case in group.cases)}")
             print(f"    {', '.join(group.arms)}")

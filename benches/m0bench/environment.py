@@ -86,11 +86,12 @@ def tool_version(name):
 class Site:
     """Everything that a run on one interpreter stands on."""
 
-    def __init__(self, interpreter, m0serve=None, peers_only=False, venv=None):
+    def __init__(self, interpreter, m0serve=None, peers_only=False, venv=None, before=None):
         self.root = ROOT
         self.interpreter = interpreter
         self.m0serve = Path(m0serve).resolve() if m0serve else None
         self.m0serve_why = None
+        self.before = Path(before).resolve() if before else None
         self.python = None
         self._find_python(peers_only)
         self.venv = Path(venv).resolve() if venv else self._environment()
@@ -152,6 +153,10 @@ class Site:
             if not self.m0serve or not self.m0serve.exists():
                 raise Missing(f"m0serve: {self.m0serve_why or 'not built'}")
             return str(self.m0serve)
+        if name == "m0serve-before":
+            if not self.before.exists():
+                raise Missing("the binary named by --before is not there")
+            return str(self.before)
         if name in ("epoll-floor", "ws-load", "hello", "go-hello"):
             if name not in self._built:
                 self._built[name] = self._build(name)

@@ -1,12 +1,13 @@
 """The regression gate: `ci/bench gate`. Pre-release, on a quiet machine.
 
 Runs an arm beside a comparator that does not change with the tree, and compares the ratio of their CPU per request
-with the ratio in the last artifact of the suite. A loss of more than ten per cent fails.
+with the ratio in the last artifact of the suite. A loss of more than ten per cent fails. The crate's criterion benches are
+held to their last artifact in the same way, by their ratio to another project's parser.
 """
 
 from dataclasses import replace
 
-from . import environment, measure
+from . import environment, measure, parts
 from .artifacts import Shelf
 from .environment import say
 from .suites import GATE_PAIRS, GATE_SUITE, SUITES
@@ -56,6 +57,26 @@ def main(options):
                 status = 1
             elif result in ("not measured", "no record"):
                 status = max(status, 0 if options.quick else 3)
+        status = max(status, _parts(site, options, interpreter))
     if status == 1:
         say(f"a loss of more than {round((ALLOWED - 1) * 100)} %: run it again on a quiet machine before believing it")
+    return status
+
+
+def _parts(site, options, interpreter):
+    suite = SUITES["parts"]
+    settings = measure.Settings(options.rounds or suite.rounds, options.seconds or suite.seconds)
+    if options.quick:
+        suite, settings = measure.quick(suite, settings)
+    record = Shelf().get("parts", interpreter)
+    if record is None:
+        print(f"{interpreter} parts: no record")
+        return 0 if options.quick else 3
+    then, status = parts.ratios(record), 0
+    for key, now in parts.ratios(parts.Run(suite, site, settings).run().artifact()).items():
+        result = verdict(now, then.get(key))
+        if result == "failed":
+            print(f"{interpreter} {' '.join(key)}, by {parts.COMPARATOR[1]}: {now:.3f} against {then[key]:.3f} in {record['file']}: {result}")
+            status = 0 if options.quick else 1
+    print(f"{interpreter} parts: {'failed' if status else 'passed'}")
     return status

@@ -25,7 +25,7 @@ DISTURBED = 0.15
 class Settings:
     rounds: int
     seconds: float
-    warmup: float = 2.0
+    warmup: float = 1.5
     quick: bool = False
     only_arms: tuple[str, ...] = ()
     only_cases: tuple[str, ...] = ()
@@ -55,6 +55,8 @@ class Run:
             arms = [ARMS[name] for name in group.arms if self.site.interpreter in ARMS[name].interpreters]
             if self.settings.only_arms:
                 arms = [arm for arm in arms if arm.name in self.settings.only_arms]
+            if self.site.before:
+                arms = [variant for arm in arms for variant in with_before(arm)]
             cases = [case for case in group.cases if not self.settings.only_cases or case.name in self.settings.only_cases]
             if not cases or not arms:
                 continue
@@ -289,7 +291,7 @@ class Run:
         if kept == held:
             # A server that closes idle connections at once or within a second or two has no cost of one to show.
             measured["connection_kb"] = round((holding["rss_kb"] - loaded["rss_kb"]) / held, 3)
-        if arm.ours:
+        if arm.ours and case.grows:
             again = requests(more)
             measured["growth_mb"] = round((again["rss_kb"] - max(loaded["rss_kb"], holding["rss_kb"])) / 1024, 3)
         return measured
@@ -336,7 +338,7 @@ class Run:
                 "seconds": self.settings.seconds,
                 "warmup": self.settings.warmup,
                 "quick": self.settings.quick,
-                "partial": bool(self.settings.only_arms or self.settings.only_cases),
+                "partial": bool(self.settings.only_arms or self.settings.only_cases or self.site.before),
                 "took_s": round(self.took),
             },
             "cases": [vars(case) for group in self.suite.groups for case in group.cases],
@@ -346,6 +348,13 @@ class Run:
             "absent": self.absent,
             "incomplete": self.incomplete,
         }
+
+
+def with_before(arm):
+    """The arm, and beside one of m0serve's the same flags with the binary from before a change."""
+    if arm.command[0] != "m0serve":
+        return [arm]
+    return [arm, replace(arm, name=f"{arm.name}@before", command=("m0serve-before", *arm.command[1:]))]
 
 
 class IdleConnections:

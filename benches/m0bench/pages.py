@@ -23,7 +23,7 @@ COLUMNS = {
     "rps": ("rps", 0), "p50_ms": ("p50 ms", 2), "p90_ms": ("p90 ms", 2), "p99_ms": ("p99 ms", 2), "max_ms": ("max ms", 1),
     "cores": ("cores", 2), "cpu_us": ("CPU µs/request", 1), "rss_mb": ("RSS MB", 1), "pss_mb": ("PSS MB", 1),
     "idle_rss_mb": ("idle RSS MB", 1), "loaded_rss_mb": ("RSS MB after load", 1), "loaded_pss_mb": ("PSS MB after load", 1),
-    "growth_mb": ("growth MB", 2), "connection_kb": ("KiB per idle connection", 2), "processes": ("processes", 0), "threads": ("threads", 0),
+    "growth_mb": ("growth MB", 2), "connection_kb": ("KiB per idle connection", 2), "processes": ("processes", 0), "threads": ("threads", 0), "ns": ("ns", 1),
 }  # fmt: skip
 # Metrics on which servers are compared for the list of what is lost, and the sense of better.
 _COMPARED = {"rps": max, "p99_ms": min, "cpu_us": min, "loaded_rss_mb": min, "idle_rss_mb": min, "connection_kb": min}
@@ -78,6 +78,8 @@ def _seen(artifact, arm):
 def _server(artifact, arm):
     server = artifact["arms"][arm]["server"]
     versions = {name.lower(): version for name, version in artifact["distributions"].items()}
+    if server == "criterion":
+        return "criterion"
     if server == "m0serve":
         return (artifact["m0serve"] or {}).get("version") or "m0serve"
     return f"{server} {versions[server]}" if server in versions else artifact["tools"].get(server) or server

@@ -122,7 +122,7 @@ def scaling(probing, outcome):
         outcome.note("left out: only a build without a GIL can scale in one process")
         return
     case = Case("busy", path="/busy?ms=1")
-    one, two = ARMS["m0serve-inline"], ARMS["m0serve-t2"]
+    one, two = ARMS["m0serve-pool"], ARMS["m0serve-t2-pool"]
     gil = {"PYTHON_GIL": "1"}
     found = probing.alternated({"one": (one, {}), "two": (two, {}), "one, GIL": (one, gil), "two, GIL": (two, gil)}, [case])
     outcome.expect("two loops to one", found["two", "busy"]["rps"] / found["one", "busy"]["rps"], "≥", 1.8, "×")

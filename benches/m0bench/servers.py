@@ -123,8 +123,10 @@ class Server:
         return "\n".join(texts)
 
     def last_words(self):
+        """The line that says what went wrong if there is one, else the last."""
         lines = [line for line in self.log_text().splitlines() if line.strip()]
-        return self.site.strip_paths(lines[-1])[:300] if lines else "(nothing logged)"
+        said = [line for line in lines if "error" in line.lower()] or lines[-1:]
+        return self.site.strip_paths(said[0])[:300] if said else "(nothing logged)"
 
     def alive(self):
         return all(process.poll() is None for process in self._processes)

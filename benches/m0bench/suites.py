@@ -25,6 +25,7 @@ class Case:
     slow_path: str = "/slow?ms=200"
     status: int = 200
     parity: bool = True  # the body must be the application's own
+    grows: bool = True  # memory: watch what further requests add
     cross_check: bool = False  # measure once more with h2load
 
 
@@ -53,9 +54,9 @@ class Suite:
     title: str
     question: str
     groups: tuple[Group, ...]
-    kind: str = "http"  # http, websocket or memory
+    kind: str = "http"  # http, websocket, memory or parts
     rounds: int = 3
-    seconds: float = 5.0
+    seconds: float = 3.0
     interpreters: tuple[str, ...] = INTERPRETERS
     controls: tuple[Control, ...] = ()
     chart: str = "rps"  # the metric that the suite's chart shows
@@ -179,7 +180,6 @@ _ALL = (
             Group("fasthtml", _ASGI_FRAMEWORK_ARMS, (Case("fasthtml"),)),
             Group("django_asgi", _ASGI_FRAMEWORK_ARMS, (Case("django"),)),
         ),
-        seconds=4.0,
     ),
     Suite(
         "asgi-mixed",
@@ -215,7 +215,6 @@ _ALL = (
             ),
         ),
         chart="cpu_us",
-        seconds=4.0,
         notes=("Host counts as one. The first twelve are a browser's, further ones are x-extra-N with 32 bytes.",),
     ),
     Suite(
@@ -237,7 +236,6 @@ _ALL = (
             ),
         ),
         chart="cpu_us",
-        seconds=4.0,
     ),
     Suite(
         "memory",
@@ -249,7 +247,7 @@ _ALL = (
                 ("m0serve-inline", "m0serve-t4-pool", "m0serve-w4", "m0serve-4-processes", "granian-bt4", "gunicorn-gthread-4", "gunicorn-gthread-w4"),
                 (Case("bare"),),
             ),
-            Group("django_wsgi", ("m0serve-t4-pool", "m0serve-4-processes", "granian-bt4", "gunicorn-gthread-w4"), (Case("django"),)),
+            Group("django_wsgi", ("m0serve-t4-pool", "m0serve-4-processes", "granian-bt4", "gunicorn-gthread-w4"), (Case("django", grows=False),)),
         ),
         kind="memory",
         chart="loaded_rss_mb",
@@ -266,12 +264,23 @@ _ALL = (
         (
             Group(
                 "wsgi_bare",
-                ("m0serve-inline", "m0serve-t2", "m0serve-w2", "granian-bt1", "granian-bt2", "granian-rt2-bt2", "gunicorn-gthread-1", "gunicorn-gthread-2"),
+                ("m0serve-inline", "m0serve-t2", "m0serve-pool", "m0serve-t2-pool", "m0serve-w2", "granian-bt1", "granian-bt2", "granian-rt2-bt2", "gunicorn-gthread-1", "gunicorn-gthread-2"),
                 (Case("busy-1ms", path="/busy?ms=1"),),
             ),
         ),
         columns=("rps", "p50_ms", "p99_ms", "cores", "cpu_us"),
         notes=("The machine has to feed two serving threads and the load generator: with two cores the generator takes its share from them.",),
+    ),
+    Suite(
+        "parts",
+        "The parts by themselves",
+        "How long does each part of a request take in process, without a socket?",
+        (),
+        kind="parts",
+        seconds=4.0,
+        chart="ns",
+        columns=("ns",),
+        notes=("Criterion benches of the crate; request/httparse_alone is another project's parser on the same bytes.",),
     ),
 )
 
@@ -280,3 +289,18 @@ SUITES = {suite.name: suite for suite in _ALL}
 # The gate: an arm against a comparator that runs beside it, from the suite whose last artifact is the record.
 GATE_PAIRS = (("m0serve-inline", "floor", "hello"), ("m0serve-pool", "floor", "hello"))
 GATE_SUITE = "layer-split"
+
+
+def expected_seconds(suite, interpreter, arms):
+    """About how long a run takes, once everything is built: what each row and each start cost on the project's machine."""
+    if suite.kind == "parts":
+        return suite.rounds * 40
+    total = 0.0
+    for group in suite.groups:
+        for name in group.arms:
+            if interpreter not in arms[name].interpreters:
+                continue
+            row = {"http": suite.seconds + 1.2, "websocket": suite.seconds + 1.2, "memory": 30.0}[suite.kind]
+            checks = sum(suite.seconds + 0.3 for case in group.cases if case.cross_check)
+            total += 1.2 + suite.rounds * (1.8 + row * len(group.cases) + checks)
+    return total

@@ -3,7 +3,7 @@
 import xml.etree.ElementTree as ElementTree
 
 import pytest
-from m0bench import artifacts, bars, charts, figures, gate, pages
+from m0bench import artifacts, bars, charts, figures, gate, pages, parts
 from m0bench.catalogue import APPS, ARMS
 from m0bench.suites import GATE_PAIRS, GATE_SUITE, SUITES
 from sample import artifact, measurement, row, three
@@ -244,6 +244,18 @@ def test_gate_compares_ratios_not_numbers():
     assert gate.verdict(ratio * 1.09, ratio) == "passed"
     assert gate.verdict(None, ratio) == "not measured"
     assert gate.verdict(ratio, None) == "no record"
+
+
+def test_parts_are_the_crates_benches_and_compare_by_ratio(tmp_path):
+    assert parts.benches('[x]\n[[bench]]\nname = "parser"\nharness = false\n\n[[bench]]\nname = "bridge"\n') == ["parser", "bridge"]
+    folder = tmp_path / "request" / "head" / "new"
+    folder.mkdir(parents=True)
+    (folder / "estimates.json").write_text('{"median": {"point_estimate": 123.5}, "mean": {"point_estimate": 200}}')
+    assert parts.estimates(tmp_path) == {"request/head": 123.5}
+    rows = [row("parser", "request/httparse_alone", {"ns": 100.0}), row("parser", "request/head", {"ns": 150.0})]
+    assert parts.ratios({"rows": rows}) == {("parser", "request/head"): 1.5}
+    assert parts.ratios({"rows": rows[1:]}) == {}
+    assert parts.benches((pages.ROOT / "Cargo.toml").read_text())
 
 
 def test_gate_pairs_are_rows_of_its_suite():

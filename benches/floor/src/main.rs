@@ -207,3 +207,24 @@ fn wants_close(fields: &[httparse::Header<'_>]) -> bool {
         field.name.eq_ignore_ascii_case("connection") && field.value.eq_ignore_ascii_case(b"close")
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_announces_its_body() {
+        let text = String::from_utf8(answer("twelve bytes")).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.lines().any(|line| line == "Content-Length: 12"));
+        assert_eq!(body, "twelve bytes");
+    }
+
+    #[test]
+    fn close_is_wanted_in_any_case_and_only_by_connection() {
+        let field = |name, value| [httparse::Header { name, value }];
+        assert!(wants_close(&field("cOnnection", b"Close")));
+        assert!(!wants_close(&field("Connection", b"keep-alive")));
+        assert!(!wants_close(&field("X-Connection", b"close")));
+    }
+}
