@@ -49,7 +49,7 @@ def test_access_log_format(serve, any_mode):
     """gunicorn's atoms."""
     lines = _log(serve, any_mode, "--access-log-format", "LINE %(h)s|%(m)s|%(U)s|%(q)s|%(H)s|%(s)s|%(B)s|%(f)s|%(a)s|%({user-agent}i)s|%({content-type}o)s|%(D)s")
     first = next(line for line in lines if line.startswith("LINE") and "/target/a" in line)
-    assert re.fullmatch(r"LINE 127\.0\.0\.1\|GET\|/target/a\|b=c\|HTTP/1\.1\|200\|18\|http://r/\|agent/1\|agent/1\|text/plain\|\d+", first), first
+    assert re.fullmatch(r"LINE 127\.0\.0\.1\|GET\|/target/a\|b=c\|HTTP/1\.1\|200\|17\|http://r/\|agent/1\|agent/1\|text/plain\|\d+", first), first
 
 
 def test_access_log_json(serve, any_mode):
