@@ -18,9 +18,11 @@ def test_health_without_python(serve, mode):
 
 def test_health_while_every_thread_is_held(serve, pool_mode, gate):
     server = serve(*pool_mode, "--health-path", "/health", BARE)
-    clients = [server.connect() for _ in range(int(pool_mode[1]) * int(pool_mode[3]))]
+    handlers = int(pool_mode[1]) * int(pool_mode[3])
+    clients = [server.connect() for _ in range(handlers * 3)]
     for client in clients:
         client.send(get(f"/hold?gate={gate.path}"))
+    for _ in range(handlers):
         gate.next()
     for _ in range(10):
         assert server.fetch(get("/health")).status == 200
