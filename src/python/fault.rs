@@ -65,6 +65,14 @@ pub fn warn_gil(module: Option<&str>) {
     );
 }
 
+/// The GIL came back while serving. Which module it was, CPython's own warning has said (Python/import.c).
+pub fn warn_gil_came_back() {
+    log::warn!(
+        "the GIL is on since a module was imported in a request (the RuntimeWarning above names it). Views of different \
+         threads take turns from now on; PYTHON_GIL=0 keeps the GIL off at your own risk"
+    );
+}
+
 /// True for what `sys.exit()` raises.
 pub fn is_exit(py: Attached, exception: &Owned) -> bool {
     py.is_instance(exception, Exception::SystemExit)

@@ -1,7 +1,60 @@
-//! Which module brought the GIL back: listens to the warning that CPython gives when an import does so.
+//! Whether the GIL came back on a free-threaded build, and which module brought it.
 //!
-//! Owns a hook in `warnings.showwarning` for the time of one import. Runs on the main thread, attached. A build with a
-//! GIL has nothing to watch.
+//! [`GilWatch`] listens to the warning that CPython gives when an import does so: it owns a hook in `warnings.showwarning`
+//! for the time of the application's import, on the main thread. [`LaterWatch`] looks now and then while serving, on each
+//! handler's thread, attached: an import can happen inside a request. A build with a GIL has nothing to watch.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use super::object::Attached;
+use super::{fault, interpreter};
+use crate::pool::turn_slice::TurnSlice;
+
+/// Requests between two looks: a look is a call into Python, a request many.
+const LOOK_EVERY: u32 = 256;
+/// The GIL is also on for a moment while any extension module is imported: only one that stays on is news.
+const STAYS_ON: Duration = Duration::from_millis(100);
+
+/// One handler's watch over the GIL while it serves.
+#[derive(Debug, Default)]
+pub struct LaterWatch {
+    requests: Cell<u32>,
+    seen_on: Cell<Option<Instant>>,
+}
+
+impl LaterWatch {
+    /// A request has been answered. When the GIL is found to have come back for good, the handlers take turns from now on.
+    #[inline]
+    pub fn request(&self, py: Attached, turns: &TurnSlice) {
+        if cfg!(not(Py_GIL_DISABLED)) || turns.is_shared_gil() {
+            return;
+        }
+        let requests = self.requests.get() + 1;
+        self.requests.set(requests);
+        // Once it was seen on, every request looks: the second look decides.
+        if requests.is_multiple_of(LOOK_EVERY) || self.seen_on.get().is_some() {
+            self.look(py, turns);
+        }
+    }
+
+    #[cold]
+    fn look(&self, py: Attached, turns: &TurnSlice) {
+        if !interpreter::is_gil_enabled(py) {
+            return self.seen_on.set(None);
+        }
+        match self.seen_on.get() {
+            None => self.seen_on.set(Some(Instant::now())),
+            Some(since) if since.elapsed() < STAYS_ON => {}
+            Some(_) => {
+                // One of the handlers says it.
+                if turns.share_gil() {
+                    fault::warn_gil_came_back();
+                }
+            }
+        }
+    }
+}
 
 #[cfg(not(Py_GIL_DISABLED))]
 mod watch {

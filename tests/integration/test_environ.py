@@ -4,6 +4,7 @@ import http.cookies
 import json
 
 import pytest
+
 from harness import serving
 from harness.wire import connect, get, host_and_port, post, post_chunked
 
@@ -126,6 +127,15 @@ def test_underscores_forge_no_header(shared, mode):
     assert "HTTP_X_FORWARDED_USER" not in environ
     assert environ.get("CONTENT_TYPE", "") == ""
     assert environ.get("CONTENT_LENGTH", "") == ""
+
+
+def test_underscores_as_one_likes(shared, mode):
+    """--header-underscores: refuse them, or allow them where a client can't forge what matters."""
+    refusing = shared(*mode, "--header-underscores", "refuse", BARE)
+    assert refusing.fetch(get("/environ", "X_A: 1")).status == 400
+    assert refusing.fetch(get("/environ", "X-A: 1")).status == 200
+    allowing = shared(*mode, "--header-underscores", "allow", BARE)
+    assert _texts(allowing, get("/environ", "X_A: 1"))["HTTP_X_A"] == "1"
 
 
 @pytest.mark.parametrize("name", ["X-Long-" + "n" * 200, "X-1", "x-lower-case", "X-UPPER", "!#$%&'*+-.^`|~X"])

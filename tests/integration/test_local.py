@@ -59,6 +59,17 @@ def test_access_log_json(serve, any_mode):
     assert any(200 in record.values() for record in records)
 
 
+def test_access_log_in_a_file(serve, any_mode, tmp_path):
+    log = tmp_path / "access.log"
+    server = serve(*any_mode, "--access-log", log, BARE)
+    for n in range(200):
+        server.fetch(get(f"/target/{n}"))
+    assert server.stop() == 0
+    lines = log.read_text().splitlines()
+    assert len(lines) == 200
+    assert all(f"GET /target/{n} HTTP/1.1" in line for n, line in enumerate(lines))
+
+
 def test_no_access_log_by_default(serve, any_mode):
     server = serve(*any_mode, BARE)
     server.fetch(get("/target/a"))

@@ -5,6 +5,7 @@ nothing that came behind the refused bytes may be taken for a request (smuggling
 """
 
 import pytest
+
 from harness.wire import get
 
 P = b"POST /target/p HTTP/1.1\r\nHost: a\r\n"

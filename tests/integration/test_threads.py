@@ -4,6 +4,8 @@ import contextlib
 import threading
 
 import pytest
+
+from harness import serving
 from harness.wire import HANG, get, post
 
 BARE = "probe:application"
@@ -36,9 +38,9 @@ def test_a_generator_keeps_its_request_s_context(shared, mode):
 
 
 def test_slow_views_delay_nobody(shared, pool_mode, gate):
-    """As many views wait as there are standby threads; the loop serves others."""
+    """All threads of the pool but one are in views that wait: others are served at once."""
     server = shared(*pool_mode, BARE)
-    standby = {"pool": 4, "loops": 4}[pool_mode.name]
+    standby = int(pool_mode[1]) * int(pool_mode[3]) - 1
     with contextlib.ExitStack() as stack:
         slow = [stack.enter_context(server.connect()) for _ in range(standby)]
         visits = []
@@ -78,8 +80,6 @@ def test_a_view_blocked_on_another_request(serve, pool_mode, gate):
 def test_the_queue_is_bounded(serve, pool_mode, gate):
     """--queue-limit: what finds no place gets 503 and Retry-After at once, and the others are served."""
     server = serve(*pool_mode, "--queue-limit", "2", BARE)
-    loops = int(pool_mode[1])
-    handlers = loops * (int(pool_mode[3]) + 1)
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(server.connect()) for _ in range(40)]
         for client in clients:
@@ -104,7 +104,7 @@ def test_the_queue_is_bounded(serve, pool_mode, gate):
             assert not reader.is_alive()
         for response in refused:
             assert response.one("retry-after")
-        assert len(refused) <= 40 - handlers
+        assert len(refused) <= 40 - 2
     assert server.fetch(get("/target/after")).status == 200
 
 
@@ -162,6 +162,37 @@ def test_requests_of_many_threads(shared, mode):
     for thread in threads:
         thread.join()
     assert not faults, faults
+
+
+@pytest.mark.parametrize("switch", ["M0_BATON=0", "M0_POOL_TURN=0", "M0_LOOP_ATTACHED=1"])
+def test_switches_for_comparison(serve, mode, switch):
+    """The controls of the benchmarks change the cost of an answer, never the answer."""
+    name, _, value = switch.partition("=")
+    server = serve(*mode, BARE, env=serving.environment(**{name: value}))
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(server.connect()) for _ in range(10)]
+        for round_ in range(20):
+            for n, client in enumerate(clients):
+                client.send(post("/echo", f"{n} {round_}".encode()) + get(f"/target/{n}"))
+            for n, client in enumerate(clients):
+                assert client.read_response().body == f"{n} {round_}".encode()
+                assert client.read_response().body == f"GET /target/{n}?".encode()
+
+
+@pytest.mark.parametrize("pin", ["off", "0", "auto"])
+def test_pinning(serve, mode, pin):
+    """A list must have a core for each loop, so two loops get two entries."""
+    import os
+
+    cores = sorted(os.sched_getaffinity(0))
+    loops = int(mode[1])
+    if pin == "0":
+        if len(cores) < loops:
+            pytest.skip("fewer cores than loops")
+        pin = ",".join(map(str, cores[:loops]))
+    server = serve(*mode, "--pin", pin, BARE)
+    assert server.fetch(get("/target/a")).status == 200
+    assert set(os.sched_getaffinity(server.pid)) == set(cores), "the main thread, and what it starts, stay free"
 
 
 @pytest.mark.parametrize("threads", ["1", "2", "3", "auto"])

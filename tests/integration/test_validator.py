@@ -1,6 +1,7 @@
 """wsgiref.validate finds no fault with the server, nor with apps/wsgi_bare behind it."""
 
 import pytest
+
 from harness import serving
 from harness.wire import get, post, post_chunked
 

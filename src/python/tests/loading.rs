@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use super::super::StartError;
 use super::super::app::{self, App};
 use super::super::thread::ThreadState;
-use super::super::{StartError, ffi};
 use super::{linked, start};
 use crate::config::{AppSpec, Interface};
 
@@ -38,11 +38,7 @@ impl Modules {
         change(&mut settings);
         self.thread.attached(|py| {
             let loaded = app::load(py, &settings);
-            // SAFETY: attached.
-            assert!(
-                unsafe { ffi::PyErr_Occurred() }.is_null(),
-                "an exception was left behind"
-            );
+            assert!(!py.has_exception(), "an exception was left behind");
             loaded
         })
     }

@@ -5,7 +5,8 @@
 //! | --- | --- |
 //! | `environ`, `names` | a request as a dict |
 //! | `input`, `errors`, `file_wrapper` | the objects that the environ holds |
-//! | `start_response` | the callables and the answer that they write |
+//! | `start_response`, `fields` | the callables, and what an application gives to them |
+//! | `answer` | how far a request's answer has come, and the way to its exchange |
 //! | `handler` | one thread's request from the call to `close()` |
 //! | `iterate` | bodies that come in pieces, suspended where the client is slower |
 //! | `context` | a fresh contextvars context for each request |
@@ -13,9 +14,11 @@
 //! Every object is made, used and released on the thread that runs the view; what threads share (classes, the
 //! application) is immortal or counted by the garbage collector, so that threads don't contend for its count.
 
+mod answer;
 mod context;
 mod environ;
 mod errors;
+mod fields;
 mod file_wrapper;
 mod handler;
 mod input;

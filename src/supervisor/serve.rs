@@ -4,14 +4,21 @@
 
 use std::process::ExitCode;
 
-use super::{FAILURE, Refusal, StopRequests, common, listen, local_answers, shape};
+use super::StopRequests;
 use crate::config::Settings;
+use crate::exchange::{Common, LocalAnswers};
+use crate::local::Health;
+use crate::net::{self, Listener};
+use crate::observe::access::AccessLog;
 use crate::observe::log;
 use crate::pool::turn_slice::TurnSlice;
 use crate::pool::{Controls, Shape};
 use crate::python::{App, Interpreter, StartError};
 use crate::server::{Application, Server};
 use crate::sync::Arc;
+
+/// The exit code of what went wrong outside the application.
+const FAILURE: u8 = 1;
 
 /// Serves until a signal asks to stop.
 pub fn run(settings: Settings) -> ExitCode {
@@ -87,4 +94,77 @@ fn serve(settings: Settings) -> Result<ExitCode, Refusal> {
     }
     interpreter.finish();
     Ok(ExitCode::SUCCESS)
+}
+
+/// Why the process ends before it serves.
+struct Refusal {
+    code: u8,
+    text: String,
+}
+
+impl Refusal {
+    fn failure(error: impl std::fmt::Display) -> Refusal {
+        Refusal {
+            code: FAILURE,
+            text: error.to_string(),
+        }
+    }
+
+    fn end(self) -> ExitCode {
+        eprintln!("m0serve: {}", self.text.trim_end());
+        ExitCode::from(self.code)
+    }
+}
+
+fn common(settings: &Settings) -> Result<Arc<Common>, Refusal> {
+    let access_log = match &settings.access_log {
+        Some(spec) => Some(
+            AccessLog::open(spec.target.clone(), spec.format.clone()).map_err(Refusal::failure)?,
+        ),
+        None => None,
+    };
+    if settings.limit_connections > 0 {
+        let asked = settings.limit_connections as u64;
+        match net::allow_descriptors(asked) {
+            Ok(allowed) if allowed < asked => log::warn!(
+                "--limit-connections is {asked}, but the process may have {allowed} at most (ulimit -Hn): beyond them \
+                 new connections wait"
+            ),
+            Ok(_) => {}
+            Err(error) => log::warn!("cannot raise the limit of open files: {error}"),
+        }
+    }
+    let mut common = Common::new(
+        settings.limits,
+        settings.timeouts,
+        settings.blocking_threads > 0,
+    );
+    common.limit_connections = settings.limit_connections;
+    common.queue_limit = settings.queue_limit;
+    common.access_log = access_log;
+    Ok(Arc::new(common))
+}
+
+fn listen(settings: &Settings) -> Result<Vec<Listener>, Refusal> {
+    net::bind_all(&settings.binds, settings.backlog).map_err(Refusal::failure)
+}
+
+fn local_answers(settings: &Settings) -> Option<Arc<dyn LocalAnswers>> {
+    settings
+        .health_path
+        .as_deref()
+        .map(|path| Arc::new(Health::new(path)) as Arc<dyn LocalAnswers>)
+}
+
+/// `4 loops, 20 handlers`: how many threads of which kind. A loop's driver is a handler too.
+fn shape(settings: &Settings) -> String {
+    let count = |number: usize, word: &str| {
+        format!("{number} {word}{}", if number == 1 { "" } else { "s" })
+    };
+    let handlers = settings.threads * (settings.blocking_threads + 1);
+    format!(
+        "{}, {}",
+        count(settings.threads, "loop"),
+        count(handlers, "handler")
+    )
 }
