@@ -55,6 +55,7 @@ pub fn log_view(py: Attached, raised: Raised, method: &[u8], target: &[u8]) {
 }
 
 /// The GIL is on although this is a free-threaded build.
+#[cfg(Py_GIL_DISABLED)]
 pub fn warn_gil(module: Option<&str>) {
     let who = match module {
         Some(module) => format!("the module {module} does not declare that it can run without it"),
@@ -62,14 +63,6 @@ pub fn warn_gil(module: Option<&str>) {
     };
     log::warn!(
         "the GIL is on: {who}. Views of different threads take turns; PYTHON_GIL=0 keeps the GIL off at your own risk"
-    );
-}
-
-/// The GIL came back while serving. Which module it was, CPython's own warning has said (Python/import.c).
-pub fn warn_gil_came_back() {
-    log::warn!(
-        "the GIL is on since a module was imported in a request (the RuntimeWarning above names it). Views of different \
-         threads take turns from now on; PYTHON_GIL=0 keeps the GIL off at your own risk"
     );
 }
 

@@ -11,6 +11,7 @@ mod files;
 mod inputs;
 mod leaks;
 mod loading;
+mod sharing;
 
 use std::io::Read;
 use std::net::SocketAddr;

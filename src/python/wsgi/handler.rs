@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use slab::Slab;
 
-use super::super::gil_watch::LaterWatch;
+use super::super::gil_watch::Watch;
 use super::super::object::{Attached, Exception, Owned, Raised, bytes_of, class_name};
 use super::super::thread::ThreadState;
 use super::super::{fault, ffi, gate};
@@ -34,10 +34,10 @@ pub(super) struct Desk {
     pub(super) contexts: Contexts,
     pub(super) suspended: RefCell<Slab<Suspended>>,
     errors: Owned,
+    gil: Watch,
+    turns: Arc<TurnSlice>,
     /// `close`
     pub(super) close: Owned,
-    turns: Arc<TurnSlice>,
-    gil: LaterWatch,
 }
 
 /// Answers requests with a WSGI application, on the thread that made it.
@@ -57,6 +57,7 @@ impl WsgiHandler {
             })
         });
         desk.answer.enter_thread();
+        thread.attached(|py| name_thread(py, index));
         WsgiHandler {
             thread,
             desk: ManuallyDrop::new(desk),
@@ -137,11 +138,8 @@ impl Drop for WsgiHandler {
 impl Handler for WsgiHandler {
     fn handle(&mut self, exchange: &mut Exchange) -> Progress {
         let desk = &**self.desk;
-        self.thread.attached(|py| {
-            let progress = desk.guarded(py, exchange, |exchange| desk.run(py, exchange));
-            desk.gil.request(py, &desk.turns);
-            progress
-        })
+        self.thread
+            .attached(|py| desk.guarded(py, exchange, |exchange| desk.run(py, exchange)))
     }
 
     fn resume(&mut self, key: u32, exchange: &mut Exchange) -> Progress {
@@ -186,9 +184,9 @@ impl Desk {
             contexts: Contexts::make(py)?,
             suspended: RefCell::default(),
             errors,
-            close: py.interned(c"close")?,
+            gil: Watch::make(py)?,
             turns: Arc::clone(&factory.turns),
-            gil: LaterWatch::default(),
+            close: py.interned(c"close")?,
         }))
     }
 
@@ -353,6 +351,27 @@ impl Desk {
             fault::log_exception(py, raised, "leaving a request's context");
         }
         errors::end_of_request(py, &self.errors);
+        self.gil.request_ended(py, &self.turns);
+    }
+}
+
+/// Logs and debuggers show the thread's name. Without `threading` there is nobody to ask for it.
+fn name_thread(py: Attached, index: usize) {
+    let named = (|| {
+        let name = py.str("threading")?;
+        // SAFETY: attached; a live string. Null without an exception if the module was not imported.
+        let Ok(threading) = (unsafe { Owned::new(ffi::PyImport_GetModule(name.ptr())) }) else {
+            return if py.has_exception() {
+                Err(Raised)
+            } else {
+                Ok(())
+            };
+        };
+        let thread = py.call_method(&threading, c"current_thread", [])?;
+        py.set_attribute(&thread, c"name", &py.str(&format!("m0serve-{index}"))?)
+    })();
+    if let Err(raised) = named {
+        fault::log_exception(py, raised, "naming a handler's thread");
     }
 }
 

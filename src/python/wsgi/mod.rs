@@ -33,6 +33,7 @@ use std::sync::OnceLock;
 use super::ffi;
 use super::ffi::{PyObject, PyTypeObject};
 use super::object::{Attached, Owned, Raised};
+use super::share::share;
 use crate::config::{AppSpec, UnderscoreNames};
 use crate::exchange::HandlerFactory;
 use crate::pool::turn_slice::TurnSlice;
@@ -107,21 +108,6 @@ impl WsgiApp {
             multithread: handlers > 1,
             turns,
         }
-    }
-}
-
-/// Spares the handlers contention on the count of what each of their calls touches: the application, and the object
-/// that it is a method of.
-fn share(py: Attached, callable: &Owned) {
-    // SAFETY: attached; live objects.
-    unsafe { ffi::defer_refcount(callable.ptr()) };
-    match py.optional_attribute_named(callable, c"__self__") {
-        // SAFETY: as above.
-        Ok(Some(owner)) => unsafe {
-            ffi::defer_refcount(owner.ptr());
-        },
-        Ok(None) => {}
-        Err(Raised) => drop(py.take_exception()),
     }
 }
 
