@@ -23,11 +23,14 @@ use crate::net::{Endpoint, Listener, Stream};
 use crate::sync::{Arc, Ordering};
 
 mod accept;
+mod bell;
 mod conn;
 mod deadlines;
 mod mailbox;
 mod seat;
 
+#[cfg(all(test, loom))]
+pub(crate) use bell::Bell;
 pub use conn::Connection;
 use conn::Step;
 pub use deadlines::Millis;

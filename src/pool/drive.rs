@@ -13,7 +13,7 @@ use super::{Duty, SLICE, Shared, Station, WORTH_A_WAKE, run};
 use crate::event_loop::Loop;
 use crate::exchange::{Handler, HandlerFactory};
 use crate::observe::log;
-use crate::sync::{Ordering, fence};
+use crate::sync::Ordering;
 
 /// A driver polls at least this often while it works off its deque.
 const POLL_EVERY: Nanos = 200_000;
@@ -131,40 +131,34 @@ impl<F: HandlerFactory> Shared<F> {
         let expected = station.expected.load(Ordering::Relaxed);
         if !self.controls.baton {
             // The control is the pool that everybody has: a handler is woken for every job.
-            self.offer(station);
+            station.offer.make();
             (0..queued)
                 .take_while(|_| self.sleep.call_another_thief())
                 .count();
             return Verdict::Leave;
         }
         if expected > self.long_view() {
-            self.offer(station);
+            station.offer.make();
             self.sleep.call_thief();
             return Verdict::Leave;
         }
         if shared_gil && self.turns.anybody_waits() && aside.stands(now) {
             // Whoever waits runs next, and takes our jobs when it is done; a third in the line would gain nothing.
-            self.offer(station);
+            station.offer.make();
             return Verdict::Leave;
         }
         if !self.sleep.try_lend() {
             // Every standby is busy, or kept for another lent loop. A busy one steals when it is done.
-            self.offer(station);
+            station.offer.make();
             return Verdict::Leave;
         }
         if !shared_gil && (queued as Nanos - 1) * expected > WORTH_A_WAKE {
-            self.offer(station);
+            station.offer.make();
             self.sleep.call_thief();
-        } else if station.offered.load(Ordering::Relaxed) {
-            station.offered.store(false, Ordering::Relaxed);
+        } else {
+            station.offer.withdraw();
         }
         Verdict::Run
-    }
-
-    fn offer(&self, station: &Station) {
-        station.offered.store(true, Ordering::Relaxed);
-        // Partner: the fence in `Sleep::park`.
-        fence(Ordering::SeqCst);
     }
 }
 

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use crate::event_loop::{Job, Loop, Millis, Port};
 use crate::exchange::{Common, Handler, HandlerFactory, Progress};
 use crate::observe::log;
-use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, lock};
+use crate::sync::{Arc, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, lock};
 use crate::topology::{self, Placement};
 
 pub(crate) mod baton;
@@ -29,7 +29,7 @@ mod stand_ins;
 pub mod turn_slice;
 
 use baton::{Lease, Nanos, Vigil};
-use sleep::Sleep;
+use sleep::{Offer, Sleep};
 use stand_ins::StandIns;
 use turn_slice::{TURN_SLICE, TurnSlice};
 
@@ -72,8 +72,7 @@ impl Controls {
 struct Station {
     port: Port,
     lease: Lease<Loop>,
-    /// Jobs in this loop's deque are there to be stolen. Without an offer the driver is about to run them itself.
-    offered: AtomicBool,
+    offer: Offer,
     /// A running mean of what a view of this loop takes, in nanoseconds; single samples count one slice at most.
     expected: AtomicU64,
     /// When the job at the deque's front was queued, or an earlier moment.
@@ -166,7 +165,7 @@ impl Pool {
             .map(|held| Station {
                 port: held.port(),
                 lease: Lease::new(),
-                offered: AtomicBool::new(false),
+                offer: Offer::none(),
                 expected: AtomicU64::new(0),
                 front: AtomicU64::new(0),
                 driver: AtomicU32::new(0),

@@ -6,7 +6,8 @@
 
 use std::time::Duration;
 
-use super::{SLICE, Shared, Station};
+use super::baton::rescue;
+use super::{SLICE, Shared};
 use crate::exchange::HandlerFactory;
 use crate::observe::counters::Counter;
 
@@ -38,26 +39,11 @@ impl<F: HandlerFactory> Shared<F> {
             for station in &self.stations {
                 if let Some(lent_for) = station.lease.lent_for(now) {
                     quiet = 0;
-                    if lent_for > SLICE {
-                        self.rescue(station);
+                    if lent_for > SLICE && rescue(&station.lease, &self.sleep) {
+                        self.common.counters.count(Counter::Rescued);
                     }
                 }
             }
-        }
-    }
-
-    fn rescue(&self, station: &Station) {
-        if !self.sleep.claim_driver() {
-            return;
-        }
-        match station.lease.take_back() {
-            Some(held) => {
-                self.common.counters.count(Counter::Rescued);
-                self.sleep.end_lend();
-                self.sleep.send_driver(held);
-            }
-            // Its driver was faster.
-            None => self.sleep.release(),
         }
     }
 }

@@ -13,7 +13,7 @@ use super::{Duty, Shared, Station, WORTH_A_WAKE, run};
 use crate::event_loop::{Job, Millis};
 use crate::exchange::HandlerFactory;
 use crate::observe::counters::Counter;
-use crate::sync::{Ordering, fence};
+use crate::sync::Ordering;
 
 impl<F: HandlerFactory> Shared<F> {
     /// Steals until there is nothing to steal, then parks.
@@ -38,9 +38,7 @@ impl<F: HandlerFactory> Shared<F> {
                 self.sleep.found_nothing();
             }
             if self.stand_ins.may_end() {
-                // As in `Sleep::park`: a driver may have taken us for a thief that will come and look.
-                fence(Ordering::SeqCst);
-                if !self.any_offer() {
+                if self.sleep.may_leave(|| self.any_offer()) {
                     return Duty::Stop;
                 }
                 self.stand_ins.stays();
@@ -57,13 +55,11 @@ impl<F: HandlerFactory> Shared<F> {
     /// The last thief that was searching has found a job: is there more that is worth a wake, on whichever loop? Their
     /// drivers have called nobody while it searched.
     fn wake_next(&self) {
-        // Partner: the fence in `offer`. Either that driver sees that nobody searches, or we see its offer.
-        fence(Ordering::SeqCst);
         let shared_gil = self.turns.is_shared_gil();
         let worth_a_wake = |station: &Station| {
             let expected = station.expected.load(Ordering::Relaxed);
             let queued = station.port.stealer.len() as Nanos;
-            station.offered.load(Ordering::Relaxed)
+            station.offer.stands()
                 && queued > 0
                 && (expected > self.long_view()
                     || (!shared_gil && queued * expected > WORTH_A_WAKE))
@@ -74,17 +70,18 @@ impl<F: HandlerFactory> Shared<F> {
     }
 
     fn any_offer(&self) -> bool {
-        self.stations.iter().any(|station| {
-            station.offered.load(Ordering::Relaxed) && !station.port.stealer.is_empty()
-        })
+        self.stations
+            .iter()
+            .any(|station| station.offer.stands() && !station.port.stealer.is_empty())
     }
 
     /// One job: from the home loop, unless another loop's oldest has waited a slice longer. FIFO within a loop.
     fn steal(&self, home: usize) -> Option<(Job, usize)> {
         loop {
-            let offers = self.stations.iter().enumerate().filter(|(_, station)| {
-                station.offered.load(Ordering::Relaxed) && !station.port.stealer.is_empty()
-            });
+            let offers =
+                self.stations.iter().enumerate().filter(|(_, station)| {
+                    station.offer.stands() && !station.port.stealer.is_empty()
+                });
             let number = oldest(
                 home,
                 offers.map(|(number, station)| (number, station.front.load(Ordering::Relaxed))),
