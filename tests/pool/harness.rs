@@ -168,6 +168,7 @@ impl Handler for Views {
             }
             // Longer than a slice: the loop is rescued from it.
             b"/slow" => thread::sleep(Duration::from_millis(3)),
+            b"/yield" => thread::yield_now(),
             b"/busy" => {
                 let begun = Instant::now();
                 while begun.elapsed() < Duration::from_micros(300) {
