@@ -32,11 +32,20 @@ impl Chance {
     }
 }
 
-/// Why a client went away without its answer.
+/// The connection could not be made, or ended without an answer.
 #[derive(Debug)]
-enum Lost {
-    /// The connection could not be made, or ended. With the query of the request that was not answered, if one was sent.
-    Connection(Option<String>),
+#[allow(dead_code)] // shown
+struct Lost {
+    how: String,
+    /// The query of the request that was not answered.
+    query: String,
+}
+
+fn lost(how: impl std::fmt::Debug, query: &str) -> Lost {
+    Lost {
+        how: format!("{how:?}"),
+        query: query.into(),
+    }
 }
 
 struct Client {
@@ -53,7 +62,7 @@ impl Client {
     }
 
     fn connect(&self) -> Result<TcpStream, Lost> {
-        let stream = TcpStream::connect(self.address).map_err(|_| Lost::Connection(None))?;
+        let stream = TcpStream::connect(self.address).map_err(|error| lost(error, ""))?;
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Ok(stream)
     }
@@ -63,14 +72,13 @@ impl Client {
     }
 
     fn send(&self, stream: &mut TcpStream, bytes: &[u8], query: &str) -> Result<(), Lost> {
-        let lost = |_| Lost::Connection(Some(query.into()));
-        stream.write_all(bytes).map_err(lost)
+        stream.write_all(bytes).map_err(|error| lost(error, query))
     }
 
     fn expect(&self, stream: &mut TcpStream, query: &str, body: &[u8]) -> Result<(), Lost> {
         match answer(stream) {
             Some((200, got)) if got == body => Ok(()),
-            None => Err(Lost::Connection(Some(query.into()))),
+            None => Err(lost("no answer", query)),
             other => panic!("{query}: {other:?}"),
         }
     }
@@ -191,7 +199,7 @@ impl Client {
 
     fn read_slowly(&mut self) -> Result<(), Lost> {
         let mut stream = self.connect()?;
-        let pieces = self.chance.below(500);
+        let pieces = 1 + self.chance.below(500);
         let path = ["/stream", "/big", "/big-close"][self.chance.below(3) as usize];
         let request =
             format!("GET {path}?{pieces} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
@@ -199,10 +207,10 @@ impl Client {
         let (mut body, mut buffer) = (0, [0; 64 * 1024]);
         loop {
             match stream.read(&mut buffer) {
-                Ok(0) if body == 0 => return Err(Lost::Connection(None)),
+                Ok(0) if body == 0 => return Err(lost("no body", "")),
                 Ok(0) => break,
                 Ok(read) => body += buffer[..read].iter().filter(|&&byte| byte == b'x').count(),
-                Err(_) if body == 0 => return Err(Lost::Connection(None)),
+                Err(error) if body == 0 => return Err(lost(error, "")),
                 Err(error) => panic!("{path}?{pieces}: {error} after {body} bytes"),
             }
             if self.chance.below(8) == 0 {
@@ -240,8 +248,8 @@ impl Client {
         )?;
         for _ in 0..self.chance.below(12) {
             match stream.read(&mut [0; 64]) {
-                Ok(0) | Err(_) => return Err(Lost::Connection(None)),
-                Ok(_) => {}
+                Ok(1..) => {}
+                other => return Err(lost(other, "endless")),
             }
         }
         Ok(())
@@ -262,7 +270,7 @@ impl Client {
         self.send(&mut stream, request, "")?;
         match answer(&mut stream) {
             Some((got, _)) => assert_eq!(got, code),
-            None => return Err(Lost::Connection(None)),
+            None => return Err(lost(request, "")),
         }
         Ok(())
     }
@@ -287,15 +295,12 @@ fn soak(setup: Setup, time: Duration, seed: u64) -> u64 {
                 while !over.load(Ordering::SeqCst) {
                     match client.live() {
                         Ok(()) => _ = lives.fetch_add(1, Ordering::Relaxed),
-                        Err(Lost::Connection(query)) => {
-                            assert!(
-                                stopping.load(Ordering::SeqCst),
-                                "lost without a stop: {query:?}"
-                            );
+                        Err(lost) => {
+                            assert!(stopping.load(Ordering::SeqCst), "without a stop: {lost:?}");
                             // A stop may turn a request away, but not one that it has begun.
-                            if let Some(query) = query.filter(|query| !query.is_empty()) {
-                                assert!(!stage.begun().contains(&query), "{query} was begun");
-                            }
+                            let begun =
+                                lost.query.contains('.') && stage.begun().contains(&lost.query);
+                            assert!(!begun, "begun: {lost:?}");
                         }
                     }
                 }
