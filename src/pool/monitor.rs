@@ -13,8 +13,9 @@ use crate::observe::counters::Counter;
 
 /// How often the monitor looks while loops are lent: a rescue comes at most this long after the slice.
 const LOOK_EVERY: Duration = Duration::from_micros(500);
-/// Looks without a lent loop before the monitor goes to sleep.
-const QUIET_LOOKS: u32 = 20;
+/// Looks without a lent loop before the monitor goes to sleep. Few, because a server with little to do has it woken by every
+/// request; more than one, because a busy one would have to wake it again and again between two views.
+const QUIET_LOOKS: u32 = 3;
 
 impl<F: HandlerFactory> Shared<F> {
     /// The monitor's life: loops that have been lent for longer than a slice get another driver.

@@ -235,6 +235,7 @@ impl Handler for Views {
 }
 
 pub struct Factory {
+    broken_handler: Option<usize>,
     stage: Arc<Stage>,
     turns: Arc<TurnSlice>,
 }
@@ -242,7 +243,12 @@ pub struct Factory {
 impl HandlerFactory for Factory {
     type Handler = Views;
 
-    fn make(&self, _index: usize) -> Views {
+    fn make(&self, index: usize) -> Views {
+        assert_ne!(
+            Some(index),
+            self.broken_handler,
+            "a handler that can't be made"
+        );
         let mut head = ResponseHead::new();
         head.status(b"200 OK").unwrap();
         Views {
@@ -273,6 +279,8 @@ pub struct Setup {
     pub access_log: Option<AccessLog>,
     pub controls: Controls,
     pub placement: Placement,
+    /// This one can't be made.
+    pub broken_handler: Option<usize>,
     /// All handlers share one (pretended) GIL.
     pub shared_gil: bool,
 }
@@ -289,6 +297,7 @@ impl Setup {
             access_log: None,
             controls: Controls::ALL_ON,
             placement: Placement::Anywhere("a test"),
+            broken_handler: None,
             shared_gil: false,
         }
     }
@@ -298,6 +307,10 @@ impl Setup {
     }
 
     pub fn start_on(self, listener: Listener) -> Running {
+        self.try_start_on(listener).unwrap()
+    }
+
+    pub fn try_start_on(self, listener: Listener) -> std::io::Result<Running> {
         let address = address_of(&listener);
         let stage = Arc::new(Stage::default());
         let mut common = Common::new(Limits::default(), self.timeouts, self.blocking_threads > 0);
@@ -315,20 +328,20 @@ impl Setup {
         let turns = Arc::new(TurnSlice::new(self.shared_gil, self.shared_gil));
         let application = Application {
             factory: Factory {
+                broken_handler: self.broken_handler,
                 stage: Arc::clone(&stage),
                 turns: Arc::clone(&turns),
             },
             turns,
             local_answers: Some(Arc::new(Health::new("/health")) as Arc<dyn LocalAnswers>),
         };
-        let server =
-            Server::start(shape, vec![listener], Arc::clone(&common), application).unwrap();
-        Running {
+        let server = Server::start(shape, vec![listener], Arc::clone(&common), application)?;
+        Ok(Running {
             server,
             address,
             stage,
             common,
-        }
+        })
     }
 }
 
