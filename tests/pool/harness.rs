@@ -170,10 +170,7 @@ impl Handler for Views {
             b"/slow" => thread::sleep(Duration::from_millis(3)),
             b"/yield" => thread::yield_now(),
             b"/busy" => {
-                let begun = Instant::now();
-                while begun.elapsed() < Duration::from_micros(300) {
-                    std::hint::spin_loop();
-                }
+                spin(Duration::from_micros(300));
             }
             b"/panic" => panic!("a view's panic"),
             b"/endless" => {
@@ -261,6 +258,26 @@ impl HandlerFactory for Factory {
     }
 }
 
+/// Answers that need no handler but some time: a client can ask faster than it is answered.
+struct Local(Health);
+
+impl LocalAnswers for Local {
+    fn answer(&self, exchange: &mut Exchange) -> bool {
+        let answered = self.0.answer(exchange);
+        if answered {
+            spin(Duration::from_micros(30));
+        }
+        answered
+    }
+}
+
+fn spin(time: Duration) {
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
 pub struct Running {
     pub server: Server,
     pub address: SocketAddr,
@@ -333,7 +350,7 @@ impl Setup {
                 turns: Arc::clone(&turns),
             },
             turns,
-            local_answers: Some(Arc::new(Health::new("/health")) as Arc<dyn LocalAnswers>),
+            local_answers: Some(Arc::new(Local(Health::new("/health"))) as Arc<dyn LocalAnswers>),
         };
         let server = Server::start(shape, vec![listener], Arc::clone(&common), application)?;
         Ok(Running {
