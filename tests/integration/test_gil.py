@@ -14,6 +14,8 @@ static struct PyModuleDef module = { PyModuleDef_HEAD_INIT, "oldext", NULL, -1, 
 PyMODINIT_FUNC PyInit_oldext(void) { return PyModule_Create(&module); }
 """
 
+SAID = "the module oldext does not declare that it can run without it"
+
 pytestmark = pytest.mark.skipif(
     not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="a GIL build has nothing to bring back"
 )
@@ -35,7 +37,7 @@ def test_an_import_at_the_start(serve, mode, extension):
     server = serve(*mode, "gil:application", env=environment(PYTHONPATH=str(extension), GIL_AT_IMPORT="1"))
     assert server.fetch(get("/")).body == b"True"
     assert "GIL on" in server.stderr.text()
-    assert "the module oldext does not declare" in server.stderr.text()
+    assert SAID in server.stderr.text()
 
 
 def test_an_import_inside_a_request(serve, mode, extension):
@@ -47,11 +49,10 @@ def test_an_import_inside_a_request(serve, mode, extension):
         # It is looked at every so many requests, and said once it has stayed on for a while.
         for _ in range(200_000):
             client.exchange(get("/"))
-            if "the GIL is on since a module was imported in a request" in server.stderr.text():
+            if SAID in server.stderr.text():
                 break
         else:
             raise AssertionError(server.stderr.text())
-        assert "load module 'oldext'" in server.stderr.text()
         for _ in range(100):
             assert client.exchange(get("/")).body == b"True"
-    assert server.stderr.text().count("since a module was imported in a request") == 1
+    assert server.stderr.text().count(SAID) == 1

@@ -9,6 +9,7 @@ import contextlib
 import re
 import signal
 import threading
+import time
 
 import pytest
 
@@ -19,15 +20,15 @@ SIGNALS = [signal.SIGTERM, signal.SIGINT]
 
 
 def _until_refused(server):
-    """The server has stopped accepting: an event that others can see."""
-    import time
-
+    """The server has stopped accepting: an event that others can see, by asking now and then."""
     end = time.monotonic() + HANG
+    pause = threading.Event()
     while time.monotonic() < end:
         try:
             connect(server.address).close()
         except (ConnectionRefusedError, FileNotFoundError, ConnectionResetError):
             return
+        pause.wait(0.005)
     raise AssertionError("the server still accepts after the signal")
 
 
