@@ -71,6 +71,13 @@ impl Common {
         }
     }
 
+    /// The process ends: what waits for a log is written.
+    pub fn close_logs(&self) {
+        if let Some(log) = &self.access_log {
+            log.close();
+        }
+    }
+
     /// What is done, on its thread, whenever a handler sends a piece of a body or waits to. Set once.
     pub(crate) fn on_stream(&self, act: impl Fn() + Send + Sync + 'static) {
         let _ = self.on_stream.set(Box::new(act));
