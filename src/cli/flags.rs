@@ -3,6 +3,9 @@
 //! Owns what is written on the command line, in `--help` and in docs/configuration.md, which all come from here. The first
 //! paragraph of a flag's text is its line in `-h`; the rest says why. Must not check what goes together (`config`).
 
+// The texts are help texts first: brackets in them are the command line's, not links.
+#![allow(rustdoc::broken_intra_doc_links)]
+
 use std::path::PathBuf;
 
 use clap::Parser;
