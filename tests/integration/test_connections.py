@@ -207,9 +207,9 @@ def _until_served(server):
 
 
 @pytest.mark.parametrize("place", ["start", "head", "body"])
-def test_out_of_band_data_is_harmless(shared, mode, place):
-    """TCP urgent data is no part of HTTP; it must not upset the loop. Where the kernel delivers it in the stream after
-    all (it may, if the reader is faster than the mark), the request is a damaged one."""
+def test_urgent_data_harms_its_own_connection_at_most(shared, mode, place):
+    """TCP urgent data is no part of HTTP. A read stops at its mark, so a loop that takes a short read for the last one
+    leaves what is behind the mark lying until a deadline closes the connection: nobody else may notice."""
     server = shared(*mode, BARE)
     with server.connect() as client:
         request = post("/echo", b"hello")
@@ -217,6 +217,5 @@ def test_out_of_band_data_is_harmless(shared, mode, place):
         client.send(request[:at])
         client.sock.send(b"!", socket.MSG_OOB)
         client.offer(request[at:])
-        response = client.read_response()
-        assert response.status == 400 or (response.status == 200 and len(response.body) == 5)
-    assert server.fetch(get("/target/a")).status == 200
+        for _ in range(10):
+            assert server.fetch(get("/target/a")).status == 200
