@@ -10,6 +10,13 @@ fn main() {
 fn python() {
     pyo3_build_config::use_pyo3_cfgs();
     let config = pyo3_build_config::get();
+    let (version, free_threaded) = (config.version(), config.is_free_threaded());
+    let abi = if free_threaded {
+        "t, free-threaded"
+    } else {
+        ", with the GIL"
+    };
+    println!("cargo:rustc-env=M0_LINKED_PYTHON=CPython {version}{abi}");
     if let Some(dir) = &config.lib_dir() {
         println!("cargo:rustc-link-arg=-Wl,-rpath,{dir}");
     }

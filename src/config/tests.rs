@@ -1,3 +1,5 @@
+//! Which settings go together, and what a refusal says.
+
 use super::*;
 use crate::topology::tests::equal_cpus;
 
@@ -82,7 +84,8 @@ fn the_access_logs_format_is_compiled_when_it_is_used() {
 
 #[test]
 fn what_cannot_be_is_refused_with_flag_value_and_advice() {
-    let cases: Vec<(Box<dyn FnOnce(&mut Given)>, &str, &str)> = vec![
+    type Change = Box<dyn FnOnce(&mut Given)>;
+    let cases: Vec<(Change, &str, &str)> = vec![
         (
             Box::new(|given| given.workers = 2),
             "--workers 2: ",

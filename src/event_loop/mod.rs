@@ -142,10 +142,6 @@ impl Loop {
     /// One pass: mail, readiness, deadlines. Waits at most `timeout` for readiness, without end if None.
     /// Whole requests end up in the deque; everything else is dealt with here.
     pub fn turn(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        self.read_mail();
-        if !self.draining && self.common.is_draining() {
-            self.start_draining();
-        }
         let timeout = match (timeout, self.deadlines.next_in(self.clock.now())) {
             (Some(asked), Some(due)) => Some(asked.min(due)),
             (asked, due) => asked.or(due),
@@ -166,13 +162,19 @@ impl Loop {
             }
         }
         self.events = events;
+        // All that makes jobs or ends connections comes after the wait: its caller looks at both next.
+        self.read_mail();
+        if !self.draining && self.common.is_draining() {
+            self.start_draining();
+        }
         self.expire();
         Ok(())
     }
 
     fn handle_event(&mut self, token: Token) {
         match token {
-            WAKER => self.read_mail(),
+            // It only ends the wait: mail is read in every turn.
+            WAKER => {}
             Token(number) if number > LAST_LISTENER - self.listeners.len() => {
                 self.accept(LAST_LISTENER - number);
             }

@@ -1,3 +1,5 @@
+//! Sockets on loopback and in temporary directories: options, bounds, files, and what errors say.
+
 use super::*;
 use crate::config::BindAddress;
 use std::fs;

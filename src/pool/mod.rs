@@ -47,12 +47,21 @@ const QUIET_LOOKS: u32 = 20;
 pub struct Controls {
     /// `M0_BATON=0`: the driver never runs views, it always hands over.
     pub baton: bool,
+    /// `M0_POOL_TURN=0`: handlers don't take turns of a slice.
+    pub turn_slice: bool,
 }
 
 impl Controls {
+    pub const ALL_ON: Controls = Controls {
+        baton: true,
+        turn_slice: true,
+    };
+
     pub fn from_env() -> Self {
+        let is_on = |name| std::env::var_os(name).is_none_or(|value| value != "0");
         Controls {
-            baton: std::env::var_os("M0_BATON").is_none_or(|value| value != "0"),
+            baton: is_on("M0_BATON"),
+            turn_slice: is_on("M0_POOL_TURN"),
         }
     }
 }

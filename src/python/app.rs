@@ -30,19 +30,25 @@ const DEFAULT_FACTORIES: [&str; 2] = ["create_app", "make_app"];
 
 impl<'a> Spec<'a> {
     fn parse(text: &'a str) -> Result<Spec<'a>, StartError> {
-        let wrong = |why: &str| StartError::usage(format!("{text:?} does not name an application: {why}"));
+        let wrong =
+            |why: &str| StartError::usage(format!("{text:?} does not name an application: {why}"));
         let (module, rest) = match text.split_once(':') {
             Some((module, rest)) => (module, Some(rest)),
             None => (text, None),
         };
         if module.contains('/') || module.ends_with(".py") {
-            let stem = std::path::Path::new(module).file_stem().and_then(|stem| stem.to_str()).unwrap_or("app");
+            let stem = std::path::Path::new(module)
+                .file_stem()
+                .and_then(|stem| stem.to_str())
+                .unwrap_or("app");
             return Err(wrong(&format!(
                 "write a module's name, not a file's: `--app-dir DIRECTORY {stem}:application`"
             )));
         }
         if !is_dotted(module) {
-            return Err(wrong("write `module:attribute`, as in `mysite.wsgi:application`"));
+            return Err(wrong(
+                "write `module:attribute`, as in `mysite.wsgi:application`",
+            ));
         }
         let (attribute, call) = match rest {
             None => (None, None),
@@ -55,9 +61,15 @@ impl<'a> Spec<'a> {
             },
         };
         if attribute.is_some_and(|attribute| !is_dotted(attribute)) {
-            return Err(wrong("what follows the colon must be a name, or a call such as `create_app()`"));
+            return Err(wrong(
+                "what follows the colon must be a name, or a call such as `create_app()`",
+            ));
         }
-        Ok(Spec { module, attribute, call })
+        Ok(Spec {
+            module,
+            attribute,
+            call,
+        })
     }
 }
 
@@ -65,7 +77,9 @@ impl<'a> Spec<'a> {
 fn is_dotted(text: &str) -> bool {
     text.split('.').all(|name| {
         let mut characters = name.chars();
-        characters.next().is_some_and(|first| first.is_alphabetic() || first == '_')
+        characters
+            .next()
+            .is_some_and(|first| first.is_alphabetic() || first == '_')
             && characters.all(|character| character.is_alphanumeric() || character == '_')
     })
 }
@@ -73,7 +87,9 @@ fn is_dotted(text: &str) -> bool {
 /// Imports the module and fetches (or makes) the application.
 pub fn load(py: Attached, settings: &AppSpec) -> Result<App, StartError> {
     let Some(text) = settings.spec.as_deref() else {
-        return Err(StartError::usage("no application was named: write `m0serve module:attribute`".to_owned()));
+        return Err(StartError::usage(
+            "no application was named: write `m0serve module:attribute`".to_owned(),
+        ));
     };
     let spec = Spec::parse(text)?;
     insert_app_dir(py, settings)?;
@@ -85,10 +101,14 @@ pub fn load(py: Attached, settings: &AppSpec) -> Result<App, StartError> {
     if !app.is_callable() {
         // SAFETY: attached; a live object.
         let class = unsafe { super::object::class_name(app.ptr()) };
-        return Err(StartError::application(format!("{text}: a {class} is not callable, so it can't be the application")));
+        return Err(StartError::application(format!(
+            "{text}: a {class} is not callable, so it can't be the application"
+        )));
     }
     match settings.interface {
-        config::Interface::Asgi => return Err(StartError::asgi(text, "--interface asgi asks for that")),
+        config::Interface::Asgi => {
+            return Err(StartError::asgi(text, "--interface asgi asks for that"));
+        }
         config::Interface::Auto => {
             if let Interface::Asgi(why) = interface::detect(py, &app) {
                 return Err(StartError::asgi(text, why));
@@ -115,7 +135,13 @@ fn insert_app_dir(py: Attached, settings: &AppSpec) -> Result<(), StartError> {
             _ => Err(Raised),
         }
     })();
-    inserted.map_err(|raised| failed(py, raised, format!("sys.path can't be set for {}", directory.display())))
+    inserted.map_err(|raised| {
+        failed(
+            py,
+            raised,
+            format!("sys.path can't be set for {}", directory.display()),
+        )
+    })
 }
 
 fn import(py: Attached, name: &str) -> Result<Owned, StartError> {
@@ -128,7 +154,11 @@ fn import(py: Attached, name: &str) -> Result<Owned, StartError> {
             return StartError::application(missing_module(name));
         }
         let text = fault::text_of(py, &exception);
-        let what = if fault::is_exit(py, &exception) { "called sys.exit()" } else { "failed" };
+        let what = if fault::is_exit(py, &exception) {
+            "called sys.exit()"
+        } else {
+            "failed"
+        };
         StartError::application(format!("{text}importing {name} {what}"))
     })
 }
@@ -138,9 +168,16 @@ fn is_missing(py: Attached, exception: &Owned, name: &str) -> bool {
     if !py.is_instance(exception, Exception::ModuleNotFound) {
         return false;
     }
-    let missing = py.attribute(exception, c"name").and_then(|missing| py.text(&missing));
+    let missing = py
+        .attribute(exception, c"name")
+        .and_then(|missing| py.text(&missing));
     match missing {
-        Ok(missing) => name == missing || name.strip_prefix(missing.as_str()).is_some_and(|rest| rest.starts_with('.')),
+        Ok(missing) => {
+            name == missing
+                || name
+                    .strip_prefix(missing.as_str())
+                    .is_some_and(|rest| rest.starts_with('.'))
+        }
         Err(Raised) => {
             drop(py.take_exception());
             false
@@ -158,7 +195,12 @@ fn missing_module(name: &str) -> String {
     text
 }
 
-fn find(py: Attached, module: &Owned, spec: &Spec, settings: &AppSpec) -> Result<Owned, StartError> {
+fn find(
+    py: Attached,
+    module: &Owned,
+    spec: &Spec,
+    settings: &AppSpec,
+) -> Result<Owned, StartError> {
     if let Some(attribute) = spec.attribute {
         let mut object = module.again();
         let mut path = spec.module.to_owned();
@@ -166,21 +208,36 @@ fn find(py: Attached, module: &Owned, spec: &Spec, settings: &AppSpec) -> Result
             object = match get(py, &object, name) {
                 Ok(Some(found)) => found,
                 Ok(None) => return Err(missing_attribute(py, &object, &path, name)),
-                Err(raised) => return Err(failed(py, raised, format!("{path}.{name} can't be read"))),
+                Err(raised) => {
+                    return Err(failed(py, raised, format!("{path}.{name} can't be read")));
+                }
             };
             path = format!("{path}.{name}");
         }
         return Ok(object);
     }
-    let names = if settings.factory { DEFAULT_FACTORIES } else { DEFAULT_ATTRIBUTES };
+    let names = if settings.factory {
+        DEFAULT_FACTORIES
+    } else {
+        DEFAULT_ATTRIBUTES
+    };
     for name in names {
         match get(py, module, name) {
             Ok(Some(found)) => return Ok(found),
             Ok(None) => {}
-            Err(raised) => return Err(failed(py, raised, format!("{}.{name} can't be read", spec.module))),
+            Err(raised) => {
+                return Err(failed(
+                    py,
+                    raised,
+                    format!("{}.{name} can't be read", spec.module),
+                ));
+            }
         }
     }
-    let mut text = format!("the module {} has no `{}` and no `{}`", spec.module, names[0], names[1]);
+    let mut text = format!(
+        "the module {} has no `{}` and no `{}`",
+        spec.module, names[0], names[1]
+    );
     text.push_str(&suggestion(&candidates(py, module, names[1]), spec.module));
     Err(StartError::application(text))
 }
@@ -257,17 +314,28 @@ fn edit_distance(from: &str, to: &str) -> usize {
 fn call_factory(py: Attached, factory: &Owned, spec: &Spec) -> Result<Owned, StartError> {
     let name = spec.attribute.unwrap_or("the factory");
     if !factory.is_callable() {
-        return Err(StartError::application(format!("{}:{name} is not callable, so it can't make the application", spec.module)));
+        return Err(StartError::application(format!(
+            "{}:{name} is not callable, so it can't make the application",
+            spec.module
+        )));
     }
     let made = match spec.call {
         None | Some("") => py.call(factory, []),
         Some(arguments) => {
             let (positional, named) = arguments_of(py, arguments).map_err(|raised| {
                 drop(fault::take_text(py, raised));
-                StartError::usage(format!("{name}({arguments}): only literals can be given to a factory"))
+                StartError::usage(format!(
+                    "{name}({arguments}): only literals can be given to a factory"
+                ))
             })?;
             // SAFETY: attached; a tuple and a dict, as `arguments_of` makes sure.
-            unsafe { Owned::new(ffi::PyObject_Call(factory.ptr(), positional.ptr(), named.ptr())) }
+            unsafe {
+                Owned::new(ffi::PyObject_Call(
+                    factory.ptr(),
+                    positional.ptr(),
+                    named.ptr(),
+                ))
+            }
         }
     };
     made.map_err(|raised| failed(py, raised, format!("{}:{name}() failed", spec.module)))
@@ -277,10 +345,18 @@ fn call_factory(py: Attached, factory: &Owned, spec: &Spec) -> Result<Owned, Sta
 fn arguments_of(py: Attached, text: &str) -> Result<(Owned, Owned), Raised> {
     let ast = py.import(c"ast")?;
     let parse = py.attribute(&ast, c"parse")?;
-    let tree = py.call(&parse, [&py.str(&format!("f({text})"))?, &py.str("<arguments>")?, &py.str("eval")?])?;
+    let tree = py.call(
+        &parse,
+        [
+            &py.str(&format!("f({text})"))?,
+            &py.str("<arguments>")?,
+            &py.str("eval")?,
+        ],
+    )?;
     let call = py.attribute(&tree, c"body")?;
     let literal = py.attribute(&ast, c"literal_eval")?;
-    let is_starred_or_odd = |node: &Owned| -> Result<bool, Raised> { Ok(py.attribute(node, c"arg")?.is_none()) };
+    let is_starred_or_odd =
+        |node: &Owned| -> Result<bool, Raised> { Ok(py.attribute(node, c"arg")?.is_none()) };
 
     let nodes = items(py, &py.attribute(&call, c"args")?)?;
     // SAFETY: attached; every item of the fresh tuple is set below, or the tuple is dropped with null items, which it bears.
@@ -334,11 +410,43 @@ mod tests {
     #[test]
     fn specs() {
         let spec = |text| Spec::parse(text).unwrap();
-        assert_eq!(spec("a"), Spec { module: "a", attribute: None, call: None });
-        assert_eq!(spec("a.b:c.d"), Spec { module: "a.b", attribute: Some("c.d"), call: None });
-        assert_eq!(spec("a:f()"), Spec { module: "a", attribute: Some("f"), call: Some("") });
+        assert_eq!(
+            spec("a"),
+            Spec {
+                module: "a",
+                attribute: None,
+                call: None
+            }
+        );
+        assert_eq!(
+            spec("a.b:c.d"),
+            Spec {
+                module: "a.b",
+                attribute: Some("c.d"),
+                call: None
+            }
+        );
+        assert_eq!(
+            spec("a:f()"),
+            Spec {
+                module: "a",
+                attribute: Some("f"),
+                call: Some("")
+            }
+        );
         assert_eq!(spec("a:f('x', k=(1, 2))").call, Some("'x', k=(1, 2)"));
-        for wrong in ["", ":app", "a:", "a:b(", "a b:c", "a:b c", "a..b", "a:1", "dir/app.py", "app.py:app"] {
+        for wrong in [
+            "",
+            ":app",
+            "a:",
+            "a:b(",
+            "a b:c",
+            "a:b c",
+            "a..b",
+            "a:1",
+            "dir/app.py",
+            "app.py:app",
+        ] {
             assert_eq!(Spec::parse(wrong).unwrap_err().code, 2, "{wrong}");
         }
     }

@@ -7,6 +7,7 @@
 
 pub use pyo3_ffi::*;
 
+#[cfg(Py_GIL_DISABLED)]
 use std::ffi::c_int;
 
 #[cfg(Py_GIL_DISABLED)]
@@ -63,7 +64,8 @@ pub unsafe fn has_only(op: *mut PyObject, count: Py_ssize_t) -> bool {
     // SAFETY: `op` is live; both counts are atomics.
     unsafe {
         use std::sync::atomic::Ordering::Relaxed;
-        (*op).ob_ref_shared.load(Relaxed) == 0 && (*op).ob_ref_local.load(Relaxed) as Py_ssize_t == count
+        (*op).ob_ref_shared.load(Relaxed) == 0
+            && (*op).ob_ref_local.load(Relaxed) as Py_ssize_t == count
     }
     #[cfg(not(Py_GIL_DISABLED))]
     // SAFETY: `op` is live, and the GIL is held.

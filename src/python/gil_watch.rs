@@ -40,7 +40,9 @@ mod watch {
 
     impl GilWatch {
         pub fn start(py: Attached) -> GilWatch {
-            let hook = install(py).map_err(|raised| fault::log_exception(py, raised, "watching for the GIL")).ok();
+            let hook = install(py)
+                .map_err(|raised| fault::log_exception(py, raised, "watching for the GIL"))
+                .ok();
             GilWatch { hook }
         }
 
@@ -49,7 +51,11 @@ mod watch {
             if let Some((module, before, ours)) = self.hook {
                 let restored = py.attribute(&module, c"showwarning").and_then(|now| {
                     // The application may have put its own there: it keeps it.
-                    if now.ptr() == ours.ptr() { py.set_attribute(&module, c"showwarning", &before) } else { Ok(()) }
+                    if now.ptr() == ours.ptr() {
+                        py.set_attribute(&module, c"showwarning", &before)
+                    } else {
+                        Ok(())
+                    }
                 });
                 if let Err(raised) = restored {
                     fault::log_exception(py, raised, "restoring warnings.showwarning");
@@ -64,12 +70,20 @@ mod watch {
         let before = py.attribute(&module, c"showwarning")?;
         let definition = Box::leak(Box::new(ffi::PyMethodDef {
             ml_name: c"showwarning".as_ptr(),
-            ml_meth: ffi::PyMethodDefPointer { PyCFunctionWithKeywords: show_warning },
+            ml_meth: ffi::PyMethodDefPointer {
+                PyCFunctionWithKeywords: show_warning,
+            },
             ml_flags: ffi::METH_VARARGS | ffi::METH_KEYWORDS,
             ml_doc: ptr::null(),
         }));
         // SAFETY: attached; the definition lives for ever, once per process; the function keeps `before` alive.
-        let ours = unsafe { Owned::new(ffi::PyCFunction_NewEx(definition, before.ptr(), ptr::null_mut()))? };
+        let ours = unsafe {
+            Owned::new(ffi::PyCFunction_NewEx(
+                definition,
+                before.ptr(),
+                ptr::null_mut(),
+            ))?
+        };
         py.set_attribute(&module, c"showwarning", &ours)?;
         Ok((module, before, ours))
     }
@@ -84,7 +98,8 @@ mod watch {
         let py = unsafe { Attached::assume() };
         // SAFETY: a tuple of arguments, whose items it keeps alive.
         let message = unsafe {
-            (ffi::PyTuple_GET_SIZE(arguments) > 0).then(|| Owned::borrowed(ffi::PyTuple_GET_ITEM(arguments, 0)))
+            (ffi::PyTuple_GET_SIZE(arguments) > 0)
+                .then(|| Owned::borrowed(ffi::PyTuple_GET_ITEM(arguments, 0)))
         };
         if let Some(message) = message
             && py.is_instance(&message, Exception::RuntimeWarning)
@@ -100,7 +115,9 @@ mod watch {
 
     /// The name in the text of Python/import.c, `import_ensure_gil…`.
     pub(super) fn module_in(text: &str) -> Option<&str> {
-        text.strip_prefix("The global interpreter lock (GIL) has been enabled to load module '")?.split('\'').next()
+        text.strip_prefix("The global interpreter lock (GIL) has been enabled to load module '")?
+            .split('\'')
+            .next()
     }
 }
 

@@ -70,8 +70,12 @@ fn look(py: Attached, app: &Owned) -> Result<Interface, Raised> {
 
 /// `inspect.markcoroutinefunction`, and what asgiref set before that existed.
 fn is_marked(py: Attached, callable: &Owned) -> Result<bool, Raised> {
-    Ok(py.optional_attribute_named(callable, c"_is_coroutine_mark")?.is_some()
-        || py.optional_attribute_named(callable, c"_is_coroutine")?.is_some())
+    Ok(py
+        .optional_attribute_named(callable, c"_is_coroutine_mark")?
+        .is_some()
+        || py
+            .optional_attribute_named(callable, c"_is_coroutine")?
+            .is_some())
 }
 
 struct Code {
@@ -85,7 +89,10 @@ fn code_of(py: Attached, callable: &Owned) -> Result<Option<(Code, i64)>, Raised
     let is_class = unsafe { ffi::PyType_Check(callable.ptr()) != 0 };
     let (function, mut bound) = if is_class {
         (py.attribute(callable, c"__init__")?, 1)
-    } else if py.optional_attribute_named(callable, c"__code__")?.is_some() {
+    } else if py
+        .optional_attribute_named(callable, c"__code__")?
+        .is_some()
+    {
         (callable.again(), 0)
     } else if let Some(function) = py.optional_attribute_named(callable, c"__func__")? {
         (function, 1)
@@ -98,12 +105,17 @@ fn code_of(py: Attached, callable: &Owned) -> Result<Option<(Code, i64)>, Raised
         return Ok(None);
     };
     // A method that was bound before (a class attribute that is itself bound) has its self already.
-    if py.optional_attribute_named(&function, c"__self__")?.is_some_and(|owner| !owner.is_none()) {
+    if py
+        .optional_attribute_named(&function, c"__self__")?
+        .is_some_and(|owner| !owner.is_none())
+    {
         bound = 1;
     }
     let defaults = match py.optional_attribute_named(&function, c"__defaults__")? {
         // SAFETY: attached; a live object.
-        Some(defaults) if !defaults.is_none() => unsafe { ffi::PyObject_Size(defaults.ptr()) as i64 },
+        Some(defaults) if !defaults.is_none() => unsafe {
+            ffi::PyObject_Size(defaults.ptr()) as i64
+        },
         _ => 0,
     };
     Ok(Some((Code { code, defaults }, bound)))

@@ -15,6 +15,7 @@ use super::object::Attached;
 use super::probe::{self, Version};
 use super::{StartError, fault, ffi, wsgi};
 use crate::config::AppSpec;
+use crate::observe::log;
 
 /// The one interpreter of the process.
 #[derive(Debug)]
@@ -40,13 +41,21 @@ impl Interpreter {
         let py = unsafe { Attached::assume() };
         let prepared = wsgi::prepare(py).map_err(|raised| {
             let text = fault::take_text(py, raised);
-            StartError { code: StartError::APPLICATION, text: format!("{text}the interpreter can't be prepared") }
+            StartError {
+                code: StartError::APPLICATION,
+                text: format!("{text}the interpreter can't be prepared"),
+            }
         });
         let gil = is_gil_enabled(py);
         // SAFETY: attached, as said; the state is kept for the next call.
         let state = unsafe { ffi::PyEval_SaveThread() };
         prepared?;
-        Ok(Interpreter { state, gil, spec: spec.clone(), thread: PhantomData })
+        Ok(Interpreter {
+            state,
+            gil,
+            spec: spec.clone(),
+            thread: PhantomData,
+        })
     }
 
     /// Imports the application that the settings name. Its import runs on the main thread, before any handler exists.
@@ -75,7 +84,11 @@ impl Interpreter {
 
     /// For the start-up line: `CPython 3.14.7t (GIL off)`.
     pub fn describe(&self) -> String {
-        format!("{} (GIL {})", Version::linked(), if self.gil { "on" } else { "off" })
+        format!(
+            "{} (GIL {})",
+            Version::linked(),
+            if self.gil { "on" } else { "off" }
+        )
     }
 
     /// Ends the interpreter: `threading._shutdown`, atexit, flushing of the standard streams. Every handler must have
@@ -87,7 +100,7 @@ impl Interpreter {
             ffi::Py_FinalizeEx()
         };
         if ended != 0 {
-            fault::log_error("Python could not write out its standard streams on the way out");
+            log::error!("Python could not write out its standard streams on the way out");
         }
         ended == 0
     }
@@ -151,14 +164,19 @@ unsafe fn fill(config: &mut ffi::PyConfig, executable: Option<PathBuf>) -> Resul
     config.parse_argv = 0;
     config.install_signal_handlers = 0;
 
-    let arguments: Vec<CString> =
-        std::env::args_os().filter_map(|argument| CString::new(OsString::into_vec(argument)).ok()).collect();
+    let arguments: Vec<CString> = std::env::args_os()
+        .filter_map(|argument| CString::new(OsString::into_vec(argument)).ok())
+        .collect();
     let mut pointers: Vec<_> = arguments.iter().map(|argument| argument.as_ptr()).collect();
     // sys.argv is the command alone, as frameworks look at argv[1] for a subcommand; sys.orig_argv has it all.
     // SAFETY: the caller's promise; the strings live until the call returns, and the configuration copies them.
     unsafe {
         let config: *mut ffi::PyConfig = config;
-        check(ffi::PyConfig_SetBytesArgv(config, pointers.len().min(1) as _, pointers.as_mut_ptr()))?;
+        check(ffi::PyConfig_SetBytesArgv(
+            config,
+            pointers.len().min(1) as _,
+            pointers.as_mut_ptr(),
+        ))?;
         let orig_argv = &raw mut (*config).orig_argv;
         for argument in &arguments {
             let wide = ffi::Py_DecodeLocale(argument.as_ptr(), ptr::null_mut());
@@ -171,8 +189,16 @@ unsafe fn fill(config: &mut ffi::PyConfig, executable: Option<PathBuf>) -> Resul
         if let Some(executable) = executable {
             // Both, or a virtual environment is not recognised (docs/cpython-facts.md, "Embedding").
             let path = probe::c_path(&executable)?;
-            check(ffi::PyConfig_SetBytesString(config, &raw mut (*config).executable, path.as_ptr()))?;
-            check(ffi::PyConfig_SetBytesString(config, &raw mut (*config).program_name, path.as_ptr()))?;
+            check(ffi::PyConfig_SetBytesString(
+                config,
+                &raw mut (*config).executable,
+                path.as_ptr(),
+            ))?;
+            check(ffi::PyConfig_SetBytesString(
+                config,
+                &raw mut (*config).program_name,
+                path.as_ptr(),
+            ))?;
         }
     }
     Ok(())
@@ -185,9 +211,17 @@ fn check(status: ffi::PyStatus) -> Result<(), StartError> {
             return Ok(());
         }
         let said = |text: *const std::ffi::c_char| {
-            (!text.is_null()).then(|| std::ffi::CStr::from_ptr(text).to_string_lossy().into_owned())
+            (!text.is_null()).then(|| {
+                std::ffi::CStr::from_ptr(text)
+                    .to_string_lossy()
+                    .into_owned()
+            })
         };
-        let text = said(status.err_msg).unwrap_or_else(|| format!("exit status {}", status.exitcode));
-        Err(StartError { code: StartError::APPLICATION, text: format!("Python could not be started: {text}") })
+        let text =
+            said(status.err_msg).unwrap_or_else(|| format!("exit status {}", status.exitcode));
+        Err(StartError {
+            code: StartError::APPLICATION,
+            text: format!("Python could not be started: {text}"),
+        })
     }
 }

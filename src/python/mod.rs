@@ -48,11 +48,17 @@ impl StartError {
     pub const APPLICATION: u8 = 3;
 
     fn usage(text: String) -> StartError {
-        StartError { code: Self::USAGE, text }
+        StartError {
+            code: Self::USAGE,
+            text,
+        }
     }
 
     fn application(text: String) -> StartError {
-        StartError { code: Self::APPLICATION, text }
+        StartError {
+            code: Self::APPLICATION,
+            text,
+        }
     }
 }
 

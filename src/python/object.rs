@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 
 use super::ffi;
-use super::ffi::{PyObject, Py_ssize_t};
+use super::ffi::{Py_ssize_t, PyObject};
 
 /// Proof that the present thread is attached to the interpreter (holds the GIL, where there is one).
 #[derive(Clone, Copy)]
@@ -37,7 +37,9 @@ impl Owned {
     /// `object` is null with an exception set, or a new reference; the thread is attached.
     #[inline]
     pub unsafe fn new(object: *mut PyObject) -> Result<Owned, Raised> {
-        NonNull::new(object).map(|object| Owned { object }).ok_or(Raised)
+        NonNull::new(object)
+            .map(|object| Owned { object })
+            .ok_or(Raised)
     }
 
     /// Makes a reference of its own to an object that somebody else keeps alive.
@@ -49,7 +51,9 @@ impl Owned {
         // SAFETY: live, by the caller's promise, and therefore not null.
         unsafe {
             ffi::Py_INCREF(object);
-            Owned { object: NonNull::new_unchecked(object) }
+            Owned {
+                object: NonNull::new_unchecked(object),
+            }
         }
     }
 
@@ -99,7 +103,9 @@ impl Attached {
     /// The thread is attached, and stays so for as long as the value is used.
     #[inline]
     pub unsafe fn assume() -> Attached {
-        Attached { thread: PhantomData }
+        Attached {
+            thread: PhantomData,
+        }
     }
 
     /// Runs `work`, which must not touch Python, with the thread detached: it may block, and nobody waits for it.
@@ -109,15 +115,14 @@ impl Attached {
         struct Return(*mut ffi::PyThreadState);
         impl Drop for Return {
             fn drop(&mut self) {
-                super::gate::before_attach();
                 // SAFETY: this thread's own state, put aside below.
-                unsafe { ffi::PyEval_RestoreThread(self.0) };
-                super::gate::after_attach();
+                super::gate::attach(|| unsafe { ffi::PyEval_RestoreThread(self.0) });
             }
         }
-        // No turn is offered here: what follows may block (docs/cpython-facts.md, the barrier's pitfalls).
+        let mut state = ptr::null_mut();
         // SAFETY: `self` is the proof that the thread is attached.
-        let _return = Return(unsafe { ffi::PyEval_SaveThread() });
+        super::gate::detach_for_wait(|| state = unsafe { ffi::PyEval_SaveThread() });
+        let _return = Return(state);
         work()
     }
 
@@ -132,7 +137,10 @@ impl Attached {
     pub fn str(self, text: &str) -> Result<Owned, Raised> {
         // SAFETY: `self`; the text is valid UTF-8 of that length.
         unsafe {
-            Owned::new(ffi::PyUnicode_FromStringAndSize(text.as_ptr().cast(), text.len() as Py_ssize_t))
+            Owned::new(ffi::PyUnicode_FromStringAndSize(
+                text.as_ptr().cast(),
+                text.len() as Py_ssize_t,
+            ))
         }
     }
 
@@ -140,6 +148,17 @@ impl Attached {
     pub fn interned(self, text: &'static CStr) -> Result<Owned, Raised> {
         // SAFETY: `self`; a valid C string.
         unsafe { Owned::new(ffi::PyUnicode_InternFromString(text.as_ptr())) }
+    }
+
+    /// The same for a name that is put together at start-up. Never for one that a client chose: interned strings are not
+    /// freed on a free-threaded build.
+    pub fn intern(self, latin1: &[u8]) -> Result<Owned, Raised> {
+        let mut string = self.latin1(latin1)?.into_ptr();
+        // SAFETY: `self`; replaces our reference by one to the interned string.
+        unsafe {
+            ffi::PyUnicode_InternInPlace(&mut string);
+            Owned::new(string)
+        }
     }
 
     /// Bytes as the latin-1 string that PEP 3333 calls for ("Unicode Issues").
@@ -171,13 +190,27 @@ impl Attached {
     pub fn bytes(self, bytes: &[u8]) -> Result<Owned, Raised> {
         // SAFETY: `self`; a valid range.
         unsafe {
-            Owned::new(ffi::PyBytes_FromStringAndSize(bytes.as_ptr().cast(), bytes.len() as Py_ssize_t))
+            Owned::new(ffi::PyBytes_FromStringAndSize(
+                bytes.as_ptr().cast(),
+                bytes.len() as Py_ssize_t,
+            ))
         }
+    }
+
+    pub fn int(self, value: i64) -> Result<Owned, Raised> {
+        // SAFETY: `self`.
+        unsafe { Owned::new(ffi::PyLong_FromLongLong(value)) }
     }
 
     pub fn bool(self, value: bool) -> Owned {
         // SAFETY: True and False live for ever.
-        unsafe { Owned::borrowed(if value { ffi::Py_True() } else { ffi::Py_False() }) }
+        unsafe {
+            Owned::borrowed(if value {
+                ffi::Py_True()
+            } else {
+                ffi::Py_False()
+            })
+        }
     }
 
     pub fn tuple<const N: usize>(self, items: [&Owned; N]) -> Result<Owned, Raised> {
@@ -204,7 +237,11 @@ impl Attached {
     }
 
     /// None if there is no such attribute; other exceptions than AttributeError are passed on.
-    pub fn optional_attribute(self, object: *mut PyObject, name: &Owned) -> Result<Option<Owned>, Raised> {
+    pub fn optional_attribute(
+        self,
+        object: *mut PyObject,
+        name: &Owned,
+    ) -> Result<Option<Owned>, Raised> {
         let mut found = ptr::null_mut();
         // SAFETY: `self`; `object` is live as the callers hold it; `found` becomes null or a new reference.
         unsafe {
@@ -216,7 +253,11 @@ impl Attached {
         }
     }
 
-    pub fn optional_attribute_named(self, object: &Owned, name: &CStr) -> Result<Option<Owned>, Raised> {
+    pub fn optional_attribute_named(
+        self,
+        object: &Owned,
+        name: &CStr,
+    ) -> Result<Option<Owned>, Raised> {
         // SAFETY: `self`; a valid C string.
         let name = unsafe { Owned::new(ffi::PyUnicode_FromString(name.as_ptr()))? };
         self.optional_attribute(object.ptr(), &name)
@@ -230,11 +271,20 @@ impl Attached {
         }
     }
 
-    pub fn call<const N: usize>(self, callable: &Owned, arguments: [&Owned; N]) -> Result<Owned, Raised> {
+    pub fn call<const N: usize>(
+        self,
+        callable: &Owned,
+        arguments: [&Owned; N],
+    ) -> Result<Owned, Raised> {
         let pointers = arguments.map(Owned::ptr);
         // SAFETY: `self`; live objects, as many as said.
         unsafe {
-            Owned::new(ffi::PyObject_Vectorcall(callable.ptr(), pointers.as_ptr(), N, ptr::null_mut()))
+            Owned::new(ffi::PyObject_Vectorcall(
+                callable.ptr(),
+                pointers.as_ptr(),
+                N,
+                ptr::null_mut(),
+            ))
         }
     }
 
@@ -320,7 +370,7 @@ impl Attached {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exception {
     Assertion,
-    Attribute,
+    BrokenPipe,
     ModuleNotFound,
     Os,
     Runtime,
@@ -336,7 +386,7 @@ impl Exception {
         unsafe {
             match self {
                 Exception::Assertion => ffi::PyExc_AssertionError,
-                Exception::Attribute => ffi::PyExc_AttributeError,
+                Exception::BrokenPipe => ffi::PyExc_BrokenPipeError,
                 Exception::ModuleNotFound => ffi::PyExc_ModuleNotFoundError,
                 Exception::Os => ffi::PyExc_OSError,
                 Exception::Runtime => ffi::PyExc_RuntimeError,
@@ -358,7 +408,10 @@ pub unsafe fn bytes_of<'a>(object: *mut PyObject) -> &'a [u8] {
     // SAFETY: the caller's promise.
     unsafe {
         debug_assert!(ffi::PyBytes_Check(object) != 0);
-        std::slice::from_raw_parts(ffi::PyBytes_AS_STRING(object).cast::<u8>(), ffi::PyBytes_GET_SIZE(object) as usize)
+        std::slice::from_raw_parts(
+            ffi::PyBytes_AS_STRING(object).cast::<u8>(),
+            ffi::Py_SIZE(object) as usize,
+        )
     }
 }
 
@@ -374,7 +427,10 @@ pub unsafe fn latin1_of<'a>(object: *mut PyObject) -> Option<&'a [u8]> {
             return None;
         }
         let data = ffi::PyUnicode_DATA(object).cast::<u8>();
-        Some(std::slice::from_raw_parts(data, ffi::PyUnicode_GET_LENGTH(object) as usize))
+        Some(std::slice::from_raw_parts(
+            data,
+            ffi::PyUnicode_GET_LENGTH(object) as usize,
+        ))
     }
 }
 
@@ -384,5 +440,7 @@ pub unsafe fn latin1_of<'a>(object: *mut PyObject) -> Option<&'a [u8]> {
 /// The thread is attached and `object` is live.
 pub unsafe fn class_name(object: *mut PyObject) -> String {
     // SAFETY: every live object has a type, whose name is a C string.
-    unsafe { CStr::from_ptr((*ffi::Py_TYPE(object)).tp_name as *const c_char) }.to_string_lossy().into_owned()
+    unsafe { CStr::from_ptr((*ffi::Py_TYPE(object)).tp_name as *const c_char) }
+        .to_string_lossy()
+        .into_owned()
 }

@@ -27,8 +27,11 @@ impl Version {
     pub fn linked() -> Version {
         // SAFETY: a static C string, available before the interpreter is initialised (Include/pylifecycle.h).
         let text = unsafe { CStr::from_ptr(ffi::Py_GetVersion()) }.to_string_lossy();
-        Version::parse(text.split(' ').next().unwrap_or_default(), cfg!(Py_GIL_DISABLED))
-            .expect("Py_GetVersion starts with the version")
+        Version::parse(
+            text.split(' ').next().unwrap_or_default(),
+            cfg!(Py_GIL_DISABLED),
+        )
+        .expect("Py_GetVersion starts with the version")
     }
 
     fn parse(text: &str, free_threaded: bool) -> Option<Version> {
@@ -43,7 +46,8 @@ impl Version {
 
     /// Extension modules and the standard library of one fit the other.
     fn fits(&self, other: &Version) -> bool {
-        (self.major, self.minor, self.free_threaded) == (other.major, other.minor, other.free_threaded)
+        (self.major, self.minor, self.free_threaded)
+            == (other.major, other.minor, other.free_threaded)
     }
 
     /// The script that runs a command with an m0serve for this ABI.
@@ -59,7 +63,11 @@ impl Version {
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let threads = if self.free_threaded { "t" } else { "" };
-        write!(f, "CPython {}.{}.{}{threads}", self.major, self.minor, self.micro)
+        write!(
+            f,
+            "CPython {}.{}.{}{threads}",
+            self.major, self.minor, self.micro
+        )
     }
 }
 
@@ -108,24 +116,35 @@ pub fn find(flag: Option<&Path>) -> Result<Option<Installation>, StartError> {
 fn candidate(flag: Option<&Path>) -> Option<(PathBuf, Origin)> {
     if let Some(path) = flag {
         // A virtual environment's directory is as good as its interpreter.
-        let path = if path.is_dir() { path.join("bin/python3") } else { path.to_owned() };
+        let path = if path.is_dir() {
+            path.join("bin/python3")
+        } else {
+            path.to_owned()
+        };
         return Some((path, Origin::Flag));
     }
     if let Some(environment) = std::env::var_os("VIRTUAL_ENV").filter(|value| !value.is_empty()) {
-        return Some((Path::new(&environment).join("bin/python3"), Origin::VirtualEnv));
+        return Some((
+            Path::new(&environment).join("bin/python3"),
+            Origin::VirtualEnv,
+        ));
     }
     if let Some(found) = on_path(&std::env::var_os("PATH").unwrap_or_default(), "python3") {
         return Some((found, Origin::Path));
     }
     let built_with = Path::new(option_env!("M0_LINKED_PYTHON")?);
-    built_with.is_file().then(|| (built_with.to_owned(), Origin::Build))
+    built_with
+        .is_file()
+        .then(|| (built_with.to_owned(), Origin::Build))
 }
 
 fn on_path(path: &OsStr, name: &str) -> Option<PathBuf> {
     std::env::split_paths(path)
         .filter(|directory| directory.is_absolute())
         .map(|directory| directory.join(name))
-        .find(|file| rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok() && file.is_file())
+        .find(|file| {
+            rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok() && file.is_file()
+        })
 }
 
 /// Asks without `site`, which is slow and nobody's business here. `t` in the ABI flags is free threading (PEP 703).
@@ -136,7 +155,10 @@ const QUESTION: &str = "import sys\n\
 
 fn ask(interpreter: &Path, origin: &Origin) -> Result<Installation, StartError> {
     let unusable = |why: String| {
-        StartError::usage(format!("the interpreter {origin}, {}, can't be used: {why}", interpreter.display()))
+        StartError::usage(format!(
+            "the interpreter {origin}, {}, can't be used: {why}",
+            interpreter.display()
+        ))
     };
     let output = Command::new(interpreter)
         .args(["-I", "-S", "-c", QUESTION])
@@ -144,19 +166,29 @@ fn ask(interpreter: &Path, origin: &Origin) -> Result<Installation, StartError> 
         .map_err(|error| unusable(error.to_string()))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        return Err(unusable(format!("it ended with {}: {}", output.status, said.trim())));
+        return Err(unusable(format!(
+            "it ended with {}: {}",
+            output.status,
+            said.trim()
+        )));
     }
     let answers: Vec<&[u8]> = output.stdout.split(|byte| *byte == 0).collect();
     let &[implementation, executable, version, flags] = answers.as_slice() else {
         return Err(unusable("its answer makes no sense".to_owned()));
     };
     if implementation != b"cpython" {
-        return Err(unusable(format!("it is {}, not CPython", String::from_utf8_lossy(implementation))));
+        return Err(unusable(format!(
+            "it is {}, not CPython",
+            String::from_utf8_lossy(implementation)
+        )));
     }
     let free_threaded = flags.contains(&b't');
     let version = Version::parse(&String::from_utf8_lossy(version), free_threaded)
         .ok_or_else(|| unusable("its version makes no sense".to_owned()))?;
-    Ok(Installation { executable: PathBuf::from(OsString::from_vec(executable.to_vec())), version })
+    Ok(Installation {
+        executable: PathBuf::from(OsString::from_vec(executable.to_vec())),
+        version,
+    })
 }
 
 fn mismatch(found: &Installation, origin: &Origin, linked: &Version) -> String {
@@ -200,8 +232,15 @@ mod tests {
             executable: "/venv/bin/python3".into(),
             version: Version::parse("3.14.7", true).unwrap(),
         };
-        let text = mismatch(&found, &Origin::VirtualEnv, &Version::parse("3.13.0", false).unwrap());
-        assert!(text.contains("CPython 3.14.7t (/venv/bin/python3)"), "{text}");
+        let text = mismatch(
+            &found,
+            &Origin::VirtualEnv,
+            &Version::parse("3.13.0", false).unwrap(),
+        );
+        assert!(
+            text.contains("CPython 3.14.7t (/venv/bin/python3)"),
+            "{text}"
+        );
         assert!(text.contains("built for CPython 3.13.0"), "{text}");
         assert!(text.contains("scripts/py314t"), "{text}");
     }
@@ -220,6 +259,10 @@ mod tests {
     fn an_interpreter_that_does_not_exist_is_named() {
         let error = find(Some(Path::new("/no/such/python"))).unwrap_err();
         assert_eq!(error.code, 2);
-        assert!(error.text.contains("given with --python, /no/such/python"), "{}", error.text);
+        assert!(
+            error.text.contains("given with --python, /no/such/python"),
+            "{}",
+            error.text
+        );
     }
 }

@@ -21,7 +21,9 @@ pub struct ThreadState {
 impl ThreadState {
     /// For the present thread, which has none yet. The interpreter must live until it is dropped.
     pub fn make() -> ThreadState {
-        let _one_at_a_time = MAKING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let _one_at_a_time = MAKING
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         // SAFETY: the interpreter lives (the caller's promise); PyThreadState_New needs no attached thread and binds the
         // state to this one, and the first attach happens here, under the lock.
         let state = unsafe {
@@ -30,7 +32,10 @@ impl ThreadState {
             ffi::PyEval_RestoreThread(state);
             ffi::PyEval_SaveThread()
         };
-        ThreadState { state, thread: PhantomData }
+        ThreadState {
+            state,
+            thread: PhantomData,
+        }
     }
 
     /// Runs `work` attached. Python objects it leaves behind are only touched in a later call.
@@ -41,19 +46,16 @@ impl ThreadState {
         impl Drop for Detach {
             #[inline]
             fn drop(&mut self) {
-                gate::before_detach();
                 // SAFETY: attached below.
-                unsafe { ffi::PyEval_SaveThread() };
-                gate::after_detach();
+                gate::detach(|| unsafe {
+                    ffi::PyEval_SaveThread();
+                });
             }
         }
-        gate::before_attach();
         // SAFETY: this thread's own state, detached, as `work` can't reach the ThreadState that holds it.
-        let py = unsafe {
-            ffi::PyEval_RestoreThread(self.state);
-            Attached::assume()
-        };
-        gate::after_attach();
+        gate::attach(|| unsafe { ffi::PyEval_RestoreThread(self.state) });
+        // SAFETY: attached just now.
+        let py = unsafe { Attached::assume() };
         let _detach = Detach;
         work(py)
     }

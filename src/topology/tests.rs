@@ -1,3 +1,5 @@
+//! Machines of every kind, laid out as files.
+
 use super::*;
 use tempfile::TempDir;
 

@@ -1,3 +1,5 @@
+//! Each atom, what a client cannot forge, and the writer's promises.
+
 use super::*;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::PermissionsExt;
