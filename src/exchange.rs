@@ -271,6 +271,19 @@ impl Exchange {
         self.writer.head(head, size, &http_date(), &mut self.out);
     }
 
+    /// The connection ends after this answer; its head says so if it is still to come.
+    pub fn close_after(&mut self) {
+        self.writer.close_after();
+    }
+
+    /// Buffers an interim answer (1xx), for clients that know such (RFC 9110 15.2: not HTTP/1.0).
+    pub fn interim(&mut self, head: &ResponseHead) {
+        if self.head.version == Version::Http11 && !self.started() {
+            self.writer
+                .head(head, BodySize::Unknown, &http_date(), &mut self.out);
+        }
+    }
+
     /// Buffers a piece of the body. No I/O.
     pub fn push(&mut self, chunk: &[u8]) {
         self.body_bytes += chunk.len() as u64;
@@ -340,6 +353,14 @@ impl Exchange {
     /// The body ended. One that is shorter than announced closes the connection: the client must not wait for the rest.
     pub fn finish(&mut self) {
         self.writer.end(&mut self.out);
+        if !self.writer.keep_alive() && self.ending == Ending::KeepAlive {
+            self.ending = Ending::Close;
+        }
+    }
+
+    /// As `finish`, with fields after the body where its framing has room for them (RFC 9112 7.1.2).
+    pub fn finish_with(&mut self, trailers: &ResponseHead) {
+        self.writer.end_with(trailers, &mut self.out);
         if !self.writer.keep_alive() && self.ending == Ending::KeepAlive {
             self.ending = Ending::Close;
         }
@@ -418,7 +439,7 @@ impl Exchange {
         self.out.len() - self.sent
     }
 
-    fn lose(&mut self) -> Gone {
+    pub(crate) fn lose(&mut self) -> Gone {
         self.ending = Ending::Reset;
         self.out.clear();
         self.sent = 0;

@@ -19,6 +19,10 @@ use crate::observe::counters::Counter;
 use crate::sync::Arc;
 
 mod body;
+mod streamed;
+
+pub use streamed::Piece;
+use streamed::Stream;
 
 /// Reads are at least this long while a head is awaited.
 const HEAD_READ: usize = 4096;
@@ -51,6 +55,8 @@ enum Phase {
     Answering,
     /// Ours: the response is on its way to the client.
     Flushing,
+    /// The client's: the rest of a body that nobody wants, before its next request.
+    Discarding,
     /// Nobody's: what the client still sends is read away.
     Lingering,
     Over,
@@ -92,6 +98,10 @@ pub struct Connection {
     since: Millis,
     deadline: Millis,
     linger_until: Millis,
+    /// The client's end of stream has come in, behind what it sent before.
+    hung_up: bool,
+    /// The request goes to the application as soon as its head is whole.
+    streamed: Option<Stream>,
     loop_index: usize,
     key: usize,
     seat: Arc<Seat<Connection>>,
@@ -113,6 +123,8 @@ impl Connection {
             since: now,
             deadline: Millis::MAX,
             linger_until: Millis::MAX,
+            hung_up: false,
+            streamed: None,
             loop_index,
             key,
             seat: Arc::new(Seat::new()),
@@ -141,7 +153,8 @@ impl Connection {
         self.suspended.is_some()
     }
 
-    pub(super) fn key(&self) -> usize {
+    /// Its place among the loop's connections; another connection may have it later.
+    pub fn key(&self) -> usize {
         self.key
     }
 
@@ -194,9 +207,10 @@ impl Connection {
         self.readable |= self.seat.hear_knock();
     }
 
-    /// The loop saw an edge.
-    pub(super) fn notice_edge(&mut self) {
+    /// The loop saw an edge; `hung_up`: the client will send nothing more.
+    pub(super) fn notice_edge(&mut self, hung_up: bool) {
         self.readable = true;
+        self.hung_up |= hung_up;
     }
 
     /// Goes as far as it can without blocking, and not further than a fair share of the loop's time.
@@ -221,6 +235,11 @@ impl Connection {
                             return Step::Resume;
                         }
                         Ok(_) => self.end_exchange(),
+                    }
+                }
+                Phase::Discarding => {
+                    if let Some(step) = self.step_discarding(&mut share) {
+                        return step;
                     }
                 }
                 Phase::Lingering => return self.read_away(),
@@ -283,8 +302,9 @@ impl Connection {
             .common
             .counters
             .add(Counter::Received, read as u64);
-        // A short read emptied the socket; what comes later, an end too, is a new edge (epoll(7)).
-        if read < spare && read > 0 {
+        // A short read emptied the socket; what comes later, an end too, is a new edge (epoll(7)). An end that has come
+        // already is not: it is read.
+        if read < spare && read > 0 && !self.hung_up {
             self.readable = false;
         }
         Ok(read)
@@ -308,6 +328,11 @@ impl Connection {
                 Ok(Event::Head { consumed }) => {
                     self.consumed = consumed;
                     self.exchange.open_response();
+                    if let Some(stream) = &mut self.streamed {
+                        stream.open(&self.exchange.head);
+                        self.phase = Phase::Answering;
+                        return true;
+                    }
                     let body_awaited = self.consumed == self.exchange.input.len();
                     if self.exchange.head.expect_continue && body_awaited {
                         self.exchange.send_continue();
@@ -381,6 +406,7 @@ impl Connection {
         let asked_to_close = !self.exchange.head.keep_alive;
         let read_whole = self.consumed == self.exchange.input.len() && !self.readable;
         match self.exchange.ending {
+            Ending::KeepAlive if self.streamed.is_some() => self.phase = Phase::Discarding,
             Ending::KeepAlive => {
                 self.next_request();
                 self.phase = Phase::Reading;
@@ -389,16 +415,19 @@ impl Connection {
             Ending::Close if asked_to_close && read_whole && self.consumed > 0 => {
                 self.phase = Phase::Over
             }
-            Ending::Close => {
-                self.phase = match self.exchange.stream.shutdown_write() {
-                    Ok(()) => Phase::Lingering,
-                    Err(_) => Phase::Over,
-                };
-                self.readable = true;
-                self.exchange.input = Vec::new();
-            }
+            Ending::Close => self.linger(),
             Ending::Reset => self.phase = Phase::Over,
         }
+    }
+
+    /// Ends our side; the client's is read away, so that no reset overtakes what it was sent.
+    fn linger(&mut self) {
+        self.phase = match self.exchange.stream.shutdown_write() {
+            Ok(()) => Phase::Lingering,
+            Err(_) => Phase::Over,
+        };
+        self.readable = true;
+        self.exchange.input = Vec::new();
     }
 
     fn next_request(&mut self) {
@@ -440,7 +469,7 @@ impl Connection {
                 DRAIN_FIRST_REQUEST.min(millis(timeouts.head))
             }
             Phase::Reading if in_head => millis(timeouts.head),
-            Phase::Reading => millis(timeouts.body),
+            Phase::Reading | Phase::Discarding => millis(timeouts.body),
             Phase::Lingering => LINGER_SILENCE,
             Phase::Answering | Phase::Flushing | Phase::Over => millis(timeouts.write),
         };
@@ -462,7 +491,11 @@ impl Connection {
                 self.phase = Phase::Over;
             }
             Phase::Reading => self.refuse(408, "The request did not arrive in time.\n"),
-            Phase::Answering | Phase::Flushing | Phase::Lingering | Phase::Over => {
+            Phase::Answering
+            | Phase::Flushing
+            | Phase::Discarding
+            | Phase::Lingering
+            | Phase::Over => {
                 self.exchange.ending = Ending::Reset;
                 self.phase = Phase::Over;
             }
