@@ -29,6 +29,8 @@ pub struct Settings {
     pub threads: usize,
     /// Standby handlers for each loop.
     pub blocking_threads: usize,
+    /// Threads that may be added while others stream for long.
+    pub streaming_threads: usize,
     pub workers: usize,
     pub pin: Pin,
     /// What `pin` comes to on this machine.
@@ -136,6 +138,8 @@ pub struct Given {
     pub backlog: u32,
     pub threads: Threads,
     pub blocking_threads: usize,
+    /// Threads that may be added while others stream for long.
+    pub streaming_threads: usize,
     pub workers: usize,
     pub pin: Pin,
     pub limits: Limits,
@@ -206,6 +210,7 @@ impl Given {
             backlog: self.backlog,
             threads,
             blocking_threads: self.blocking_threads,
+            streaming_threads: self.streaming_threads,
             workers: self.workers,
             pin: self.pin,
             placement,

@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use crate::config::Timeouts;
@@ -30,6 +31,9 @@ pub use handler::{Handler, HandlerFactory, LocalAnswers, Progress};
 /// Sixteen full socket writes: enough to keep a fast client busy, small enough that a thousand slow ones cost 256 MiB at most.
 pub const STREAM_MARK: usize = 256 * 1024;
 
+/// How long a wait for a slow client lasts before the pool is told again that this thread streams.
+const WAIT_STEP: Duration = Duration::from_millis(50);
+
 /// A buffer that grew beyond this is freed, not kept for the next request.
 const KEEP_CAPACITY: usize = 32 * 1024;
 
@@ -47,6 +51,7 @@ pub struct Common {
     pub may_wait: bool,
     pub access_log: Option<AccessLog>,
     pub counters: Counters,
+    on_stream: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl Common {
@@ -62,6 +67,25 @@ impl Common {
             may_wait,
             access_log: None,
             counters: Counters::default(),
+            on_stream: OnceLock::new(),
+        }
+    }
+
+    /// What is done, on its thread, whenever a handler sends a piece of a body or waits to. Set once.
+    pub(crate) fn on_stream(&self, act: impl Fn() + Send + Sync + 'static) {
+        let _ = self.on_stream.set(Box::new(act));
+    }
+
+    fn streams(&self) {
+        if let Some(act) = self.on_stream.get() {
+            act();
+        }
+    }
+
+    /// Log files were moved away: write to new ones.
+    pub fn reopen_logs(&self) {
+        if let Some(log) = &self.access_log {
+            log.reopen();
         }
     }
 
@@ -113,6 +137,9 @@ pub(crate) enum Ending {
     Reset,
 }
 
+/// A response field that the access log asks for: name and value.
+type LoggedField = (Box<[u8]>, Box<[u8]>);
+
 pub struct Exchange {
     pub(crate) stream: Stream,
     pub(crate) common: Arc<Common>,
@@ -134,7 +161,7 @@ pub struct Exchange {
     code: u16,
     body_bytes: u64,
     /// The response's fields, for an access log that asks for them.
-    logged_fields: Vec<(Box<[u8]>, Box<[u8]>)>,
+    logged_fields: Vec<LoggedField>,
 }
 
 impl Exchange {
@@ -200,6 +227,10 @@ impl Exchange {
             .map(|field| (field.name.of(&self.input), field.value.of(&self.input)))
     }
 
+    pub fn field_count(&self) -> usize {
+        self.head.fields.len()
+    }
+
     /// The authority of an absolute-form target, which overrides Host (RFC 9112 3.2.2).
     pub fn authority(&self) -> Option<&[u8]> {
         self.head.authority.map(|span| span.of(&self.input))
@@ -222,6 +253,17 @@ impl Exchange {
 
     pub fn local(&self) -> &Endpoint {
         &self.local
+    }
+
+    /// The address that the client connected to, also where the listener is on all of them.
+    pub fn reached(&self) -> Endpoint {
+        match &*self.local {
+            Endpoint::Ip(address) if address.ip().is_unspecified() => self
+                .stream
+                .local()
+                .unwrap_or_else(|_| Endpoint::clone(&self.local)),
+            local => local.clone(),
+        }
     }
 
     /// Moves the body out; a second call finds it empty.
@@ -262,9 +304,14 @@ impl Exchange {
             self.writer.close_after();
         }
         self.code = head.code();
-        if self.common.access_log.is_some() {
-            self.logged_fields = head
-                .fields()
+        if let Some(log) = &self.common.access_log {
+            let wanted = |name: &[u8]| {
+                log.format()
+                    .response_fields()
+                    .any(|asked| asked.eq_ignore_ascii_case(name))
+            };
+            let fields = head.fields().filter(|(name, _)| wanted(name));
+            self.logged_fields = fields
                 .map(|(name, value)| (name.into(), value.into()))
                 .collect();
         }
@@ -292,6 +339,9 @@ impl Exchange {
 
     /// Sends what the socket takes and never blocks. With the interpreter detached, please.
     pub fn flush(&mut self) -> Result<Room, Gone> {
+        if self.writer.head_written() && !self.writer.is_ended() {
+            self.common.streams();
+        }
         while self.sent < self.out.len() {
             match self.stream.send(&self.out[self.sent..]) {
                 Ok(n) => {
@@ -334,14 +384,25 @@ impl Exchange {
 
     fn wait_below(&mut self, mark: usize) -> Result<(), Gone> {
         debug_assert!(self.may_wait());
+        let mut silent = Duration::ZERO;
         loop {
+            let before = self.pending();
             self.flush()?;
             if self.pending() <= mark {
                 return Ok(());
             }
-            match self.stream.wait_writable(self.write_timeout()) {
-                Ok(true) => {}
-                Ok(false) | Err(_) => return Err(self.lose()),
+            silent = if self.pending() < before {
+                WAIT_STEP
+            } else {
+                silent + WAIT_STEP
+            };
+            if !self
+                .stream
+                .wait_writable(WAIT_STEP)
+                .map_err(|_| self.lose())?
+                && silent >= self.write_timeout()
+            {
+                return Err(self.lose());
             }
         }
     }

@@ -5,8 +5,10 @@
 //! `accept` and everything on [`Stream`] is called by whichever thread owns the loop or the connection at the moment.
 #![forbid(unsafe_code)]
 
+mod descriptors;
 mod listener;
 
+pub use descriptors::allow_descriptors;
 pub use listener::{BindError, Listener, bind_all};
 
 use std::fmt;
@@ -125,6 +127,17 @@ impl Stream {
         loop {
             let mut none = SendAncillaryBuffer::default();
             match rustix::net::sendmsg(&self.fd, &pieces, &mut none, SendFlags::NOSIGNAL) {
+                Err(rustix::io::Errno::INTR) => {}
+                sent => return Ok(sent?),
+            }
+        }
+    }
+
+    /// Sends a piece of a file without copying it through this process (sendfile(2)) and moves `offset` on; 0 is the file's
+    /// end. There is no MSG_NOSIGNAL here: the process ignores SIGPIPE, as Rust's and CPython's start-up both arrange.
+    pub fn send_file(&self, file: impl AsFd, offset: &mut u64, max: usize) -> io::Result<usize> {
+        loop {
+            match rustix::fs::sendfile(&self.fd, &file, Some(offset), max) {
                 Err(rustix::io::Errno::INTR) => {}
                 sent => return Ok(sent?),
             }

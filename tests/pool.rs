@@ -60,6 +60,16 @@ impl Handler for Views {
             // Longer than a slice: the loop is rescued from it.
             b"/slow" => thread::sleep(Duration::from_millis(3)),
             b"/panic" => panic!("a view's panic"),
+            b"/endless" => {
+                exchange.start(&self.head, BodySize::Unknown);
+                loop {
+                    exchange.push(b"tick\n");
+                    if exchange.flush().is_err() {
+                        return Progress::Done;
+                    }
+                    thread::sleep(Duration::from_millis(10));
+                }
+            }
             b"/stream" => {
                 exchange.start(&self.head, BodySize::Unknown);
                 for _ in 0..64 {
@@ -121,6 +131,7 @@ fn start(threads: usize, blocking_threads: usize) -> Running {
     let shape = Shape {
         threads,
         blocking_threads,
+        streaming_threads: 8,
         controls: Controls::ALL_ON,
         placement,
     };
@@ -331,4 +342,25 @@ fn a_drain_finishes_what_is_in_flight_and_announces_the_end() {
         assert!(response.ends_with("in-flight"), "{response}");
         assert!(stopping.join().unwrap());
     }
+}
+
+#[test]
+fn endless_streams_do_not_eat_the_pool() {
+    let running = start(1, 1);
+    // More than the pool has handlers, and each is replaced while it streams.
+    let mut streams: Vec<_> = (0..4).map(|_| connect(running.address)).collect();
+    for stream in &mut streams {
+        ask(stream, "/endless");
+        let mut piece = [0; 64];
+        assert!(stream.read(&mut piece).unwrap() > 0);
+    }
+    let mut other = connect(running.address);
+    for _ in 0..20 {
+        ask(&mut other, "/?free");
+        assert_eq!(answer(&mut other), Some((200, b"free".to_vec())));
+    }
+    drop(streams);
+    drop(other);
+    assert!(running.server.stop());
+    assert_eq!(running.common.open.load(Ordering::SeqCst), 0);
 }

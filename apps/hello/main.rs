@@ -61,7 +61,7 @@ fn serve() -> Result<(), Box<dyn std::error::Error>> {
     let threads = arguments.next().as_deref().unwrap_or("1").parse()?;
     let blocking_threads = arguments.next().as_deref().unwrap_or("0").parse()?;
 
-    let stop = StopRequests::take_over()?;
+    let stop = StopRequests::take_over(|| {})?;
     let listener = Listener::bind(&address, 1024)?;
     let common = Arc::new(Common::new(
         Limits::default(),
@@ -72,6 +72,7 @@ fn serve() -> Result<(), Box<dyn std::error::Error>> {
     let shape = Shape {
         threads,
         blocking_threads,
+        streaming_threads: 8,
         controls: Controls::from_env(),
         placement,
     };

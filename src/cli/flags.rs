@@ -140,6 +140,17 @@ pub(super) struct Flags {
     #[arg(long, value_name = "COUNT", env = "M0_BLOCKING_THREADS", default_value_t = 0, help_heading = THREADS)]
     blocking_threads: usize,
 
+    /// Threads that may be added while others stream for long
+    ///
+    /// A response that is streamed for more than 50 ms (server-sent events, a slow download of a generator) keeps its thread;
+    /// the pool gets another one for as long. At most this many; beyond them, streams occupy the pool's own threads. Has no
+    /// meaning without --blocking-threads.
+    #[arg(
+        long, value_name = "COUNT", env = "M0_STREAMING_THREADS", default_value_t = 64,
+        value_parser = clap::value_parser!(u32).range(..=4096), help_heading = THREADS
+    )]
+    streaming_threads: u32,
+
     /// Processes
     ///
     /// One: threads share the application's memory. More than one is not built yet.
@@ -368,6 +379,7 @@ impl Flags {
             backlog: self.backlog,
             threads: self.threads,
             blocking_threads: self.blocking_threads,
+            streaming_threads: self.streaming_threads as usize,
             workers: self.workers as usize,
             pin: self.pin,
             limits: Limits {

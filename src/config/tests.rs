@@ -14,6 +14,7 @@ pub(crate) fn given() -> Given {
         uds_mode: 0o600,
         backlog: 64,
         threads: Threads::Exactly(1),
+        streaming_threads: 64,
         blocking_threads: 0,
         workers: 1,
         pin: Pin::Auto,

@@ -84,6 +84,8 @@ pub struct Connection {
     phase: Phase,
     /// The socket may have bytes: an edge came, and no read has found it empty since.
     readable: bool,
+    /// The end of the peer's stream may stand behind the bytes: a short read does not mean that nothing is left.
+    ended: bool,
     /// Bytes of `exchange.input` that are part of the present request.
     consumed: usize,
     /// The handler's key of a response that waits for the client.
@@ -98,8 +100,6 @@ pub struct Connection {
     since: Millis,
     deadline: Millis,
     linger_until: Millis,
-    /// The client's end of stream has come in, behind what it sent before.
-    hung_up: bool,
     /// The request goes to the application as soon as its head is whole.
     streamed: Option<Stream>,
     loop_index: usize,
@@ -115,6 +115,7 @@ impl Connection {
             reader: RequestReader::new(),
             phase: Phase::Reading,
             readable: true,
+            ended: false,
             consumed: 0,
             suspended: None,
             fresh: true,
@@ -123,7 +124,6 @@ impl Connection {
             since: now,
             deadline: Millis::MAX,
             linger_until: Millis::MAX,
-            hung_up: false,
             streamed: None,
             loop_index,
             key,
@@ -204,13 +204,15 @@ impl Connection {
 
     /// The loop's own driver has run the job; an edge may have come if somebody else drove in between.
     pub(super) fn hear_knock(&mut self) {
-        self.readable |= self.seat.hear_knock();
+        if self.seat.hear_knock() {
+            self.notice_edge(true);
+        }
     }
 
-    /// The loop saw an edge; `hung_up`: the client will send nothing more.
-    pub(super) fn notice_edge(&mut self, hung_up: bool) {
+    /// The loop saw an edge; `ended` if it may have been the end of the peer's stream.
+    pub(super) fn notice_edge(&mut self, ended: bool) {
         self.readable = true;
-        self.hung_up |= hung_up;
+        self.ended |= ended;
     }
 
     /// Goes as far as it can without blocking, and not further than a fair share of the loop's time.
@@ -302,9 +304,9 @@ impl Connection {
             .common
             .counters
             .add(Counter::Received, read as u64);
-        // A short read emptied the socket; what comes later, an end too, is a new edge (epoll(7)). An end that has come
-        // already is not: it is read.
-        if read < spare && read > 0 && !self.hung_up {
+        // A short read emptied the socket, and what comes later is a new edge (epoll(7)); but an end that came with the
+        // same edge as the bytes has had its edge already.
+        if read < spare && read > 0 && !self.ended {
             self.readable = false;
         }
         Ok(read)
@@ -513,7 +515,7 @@ impl Connection {
             && !self.readable
             && !common.is_draining();
         if !quiet {
-            self.readable = true;
+            self.notice_edge(true);
             return mailbox.give_back(self);
         }
         self.end_exchange();
@@ -523,7 +525,7 @@ impl Connection {
         self.set_deadline(self.since, &common.timeouts);
         let seat = Arc::clone(&self.seat);
         if let Some(mut connection) = seat.sit_down(self, || common.is_draining()) {
-            connection.readable = true;
+            connection.notice_edge(true);
             mailbox.give_back(connection);
         }
     }

@@ -191,10 +191,14 @@ impl Loop {
                 // None: a handler owns the connection; it has been told of the edge.
                 match entry.seat.take_or_knock() {
                     Some(mut connection) => {
-                        connection.notice_edge(event.is_read_closed());
+                        connection.notice_edge(event.is_read_closed() || event.is_error());
+                        if event.is_read_closed() {
+                            connection.notice_hang_up();
+                        }
                         self.advance(connection);
                     }
                     None => self.knock(key, event),
+                }
                 }
             }
         }

@@ -84,6 +84,15 @@ impl Loop {
         overdue
     }
 
+    /// The next deadline, and the time as of the last turn, in the same milliseconds.
+    pub fn next_due(&self) -> Option<Millis> {
+        self.deadlines.next_due()
+    }
+
+    pub fn now(&self) -> Millis {
+        self.clock.now()
+    }
+
     /// The server stops: no new requests are to be waited for.
     pub fn is_draining(&self) -> bool {
         self.draining

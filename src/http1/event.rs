@@ -63,8 +63,9 @@ impl RequestReader {
     /// For a head, `input` starts at the head's first byte in every call, and a call that brings
     /// nothing new looks at nothing twice. After [`Event::Head`] it starts behind everything consumed.
     /// `head` may be shared between connections: its contents count only from `Event::Head` on.
-    /// After an error, `head` holds the method and the target if the request line was readable
-    /// (for a log line; empty spans otherwise), and every later call fails.
+    /// After an error in a head, `head` holds the method and the target if the request line was
+    /// readable (for a log line; empty spans otherwise); an error in a body leaves `head` alone.
+    /// Every later call fails.
     #[inline]
     pub fn next_event(
         &mut self,

@@ -4,10 +4,10 @@
 //! search for the head's end. Must not: copy field bytes (spans only), allocate in the common case.
 //! Runs on whichever thread owns the connection.
 //!
-//! Two ways lead to the same result. A head that has come whole and is all of the input is parsed at
-//! once; if anything is wrong with it, or if it isn't all there, the lines are walked as they come, each
-//! byte once, and every line-wise rule is checked in the order of bytes. So the error never
-//! depends on how the input was split.
+//! Two ways lead to the same result. A head that the first read has brought whole is parsed at once. If
+//! anything is wrong with it, or if it isn't all there, the lines are walked as they come, each byte
+//! once, and every line-wise rule is checked in the order of bytes. So the error never depends on how
+//! the input was split.
 #![forbid(unsafe_code)]
 
 use memchr::memchr;
@@ -145,6 +145,9 @@ impl Default for Limits {
 /// Empty lines skipped before a request line. Old clients send one behind a POST's body (RFC 9112 2.2).
 pub const BLANK_LINES: u32 = 4;
 
+/// No head is shorter.
+const SHORTEST: usize = b"M / HTTP/1.0\r\n\r\n".len();
+
 /// Fields that fit on the stack. Zeroing more costs every request; more fields cost the rare
 /// request that has them a second pass.
 const STACK_FIELDS: usize = 32;
@@ -175,10 +178,10 @@ impl HeadScan {
         head: &mut Head,
         limits: &Limits,
     ) -> Result<Option<usize>, RequestError> {
-        // The common case: one read has brought whole heads and nothing more. Should it be anything
-        // else, or wrong, the walk below finds out what.
+        // The common case: the first read has brought the whole head. Should it be anything else, or
+        // wrong, the walk below finds out what; this is tried once only.
         if self.at == 0
-            && input.ends_with(b"\r\n\r\n")
+            && input.len() >= SHORTEST
             && !input.starts_with(b"\r")
             && read_whole(input, head, limits).is_ok_and(|end| end <= head_size(limits))
         {
@@ -323,7 +326,8 @@ fn read_fields(
     let mut many = Vec::new();
     let mut parsed = httparse::parse_headers(lines, &mut few);
     if parsed == Err(httparse::Error::TooManyHeaders) && limits.fields > STACK_FIELDS {
-        many.resize(limits.fields, httparse::EMPTY_HEADER);
+        // No more than there can be: a field line has four bytes at least.
+        many.resize(limits.fields.min(lines.len() / 4), httparse::EMPTY_HEADER);
         parsed = httparse::parse_headers(lines, &mut many);
     }
     match parsed {

@@ -149,6 +149,22 @@ fn two_pieces_arrive_as_one_and_half_a_close_leaves_the_other_half() {
 }
 
 #[test]
+fn a_file_is_sent_from_where_it_is_asked() {
+    let (mut client, stream) = pair();
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(b"0123456789").unwrap();
+    let mut offset = 3;
+    assert_eq!(stream.send_file(&file, &mut offset, 4).unwrap(), 4);
+    assert_eq!(offset, 7);
+    assert_eq!(stream.send_file(&file, &mut offset, 100).unwrap(), 3);
+    assert_eq!(stream.send_file(&file, &mut offset, 100).unwrap(), 0);
+    stream.shutdown_write().unwrap();
+    let mut got = String::new();
+    client.read_to_string(&mut got).unwrap();
+    assert_eq!(got, "3456789");
+}
+
+#[test]
 fn a_full_connection_blocks_until_it_is_read_and_a_dead_one_is_an_error_not_a_signal() {
     let (mut client, stream) = pair();
     let block = vec![7u8; 1 << 20];

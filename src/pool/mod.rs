@@ -8,6 +8,7 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -24,10 +25,12 @@ pub(crate) mod baton;
 #[cfg(all(test, loom))]
 mod models;
 pub(crate) mod sleep;
+mod stand_ins;
 pub mod turn_slice;
 
 use baton::{Lease, Nanos, Vigil};
 use sleep::{Order, Sleep};
+use stand_ins::StandIns;
 use turn_slice::{TURN_SLICE, TurnSlice};
 
 /// A view that is expected to take longer goes straight to a standby (free-threaded builds).
@@ -114,6 +117,7 @@ struct Shared<F> {
     driving: Mutex<usize>,
     drained: Condvar,
     placement: Placement,
+    stand_ins: StandIns,
 }
 
 /// The running handlers of a server.
@@ -129,6 +133,7 @@ pub struct Pool {
 trait Drained: Send + Sync {
     fn wait_drained(&self, limit: Duration) -> bool;
     fn stop_standbys(&self);
+    fn stand_ins(&self) -> &StandIns;
 }
 
 /// How many threads of which kind, and where.
@@ -137,6 +142,8 @@ pub struct Shape {
     pub threads: usize,
     /// Standbys for each loop (B).
     pub blocking_threads: usize,
+    /// Threads that may be added while others stream for long.
+    pub streaming_threads: usize,
     pub controls: Controls,
     /// Where each loop's driver runs.
     pub placement: Placement,
@@ -168,7 +175,8 @@ impl Pool {
             .collect();
         let shared = Arc::new(Shared {
             factory,
-            sleep: Sleep::new(handlers),
+            sleep: Sleep::new(handlers + shape.streaming_threads),
+            stand_ins: StandIns::new(shape.streaming_threads, handlers),
             vigil: Vigil::new(),
             turns,
             common: Arc::clone(&common),
@@ -184,33 +192,23 @@ impl Pool {
         let mut threads = Vec::with_capacity(handlers);
         for index in 0..handlers {
             let duty = loops.next().map_or(Duty::StandBy, Duty::Drive);
-            let shared = Arc::clone(&shared);
-            let ready = Arc::new((Mutex::new(false), Condvar::new()));
-            let at_work = Arc::clone(&ready);
-            let thread = thread::Builder::new()
-                .name(format!("handler-{index}"))
-                .spawn(move || {
-                    let mut handler = shared.factory.make(index);
-                    *lock(&at_work.0) = true;
-                    at_work.1.notify_one();
-                    drop(at_work);
-                    shared.work(index, &mut handler, duty);
-                })?;
-            let mut is_ready = lock(&ready.0);
-            while !*is_ready && !thread.is_finished() {
-                let wait = Duration::from_millis(100);
-                is_ready = ready
-                    .1
-                    .wait_timeout(is_ready, wait)
-                    .unwrap_or_else(|poisoned| poisoned.into_inner())
-                    .0;
-            }
-            if !*is_ready {
+            let (ready, is_ready) = mpsc::channel();
+            threads.push(shared.spawn(index, duty, Some(ready))?);
+            // The sender is dropped unused when making the handler panics.
+            if is_ready.recv().is_err() {
                 return Err(io::Error::other(format!(
                     "handler thread {index} could not start"
                 )));
             }
-            threads.push(thread);
+        }
+        if shape.blocking_threads > 0 && shape.streaming_threads > 0 {
+            let pool = Arc::downgrade(&shared);
+            common.on_stream(move || {
+                if let Some(pool) = pool.upgrade() {
+                    pool.stand_ins
+                        .streams(pool.now(), |number| pool.spawn(number, Duty::StandBy, None));
+                }
+            });
         }
         let monitor = if shape.blocking_threads > 0 {
             let shared = Arc::clone(&shared);
@@ -245,7 +243,13 @@ impl Pool {
             return false;
         }
         self.shared.stop_standbys();
-        for thread in self.threads.drain(..).chain(self.monitor.take()) {
+        let stand_ins = self.shared.stand_ins().take_threads();
+        for thread in self
+            .threads
+            .drain(..)
+            .chain(self.monitor.take())
+            .chain(stand_ins)
+        {
             // A handler that panicked has said so.
             let _ = thread.join();
         }
@@ -274,11 +278,36 @@ impl<F: HandlerFactory> Drained for Shared<F> {
         self.sleep.stop_all();
         self.vigil.stop();
     }
+
+    fn stand_ins(&self) -> &StandIns {
+        &self.stand_ins
+    }
 }
 
 impl<F: HandlerFactory> Shared<F> {
     fn now(&self) -> Nanos {
         self.epoch.elapsed().as_nanos() as Nanos + 1
+    }
+
+    /// Starts handler `index`; `ready` is told when it is made.
+    fn spawn(
+        self: &Arc<Self>,
+        index: usize,
+        duty: Duty,
+        ready: Option<mpsc::Sender<()>>,
+    ) -> io::Result<JoinHandle<()>> {
+        let shared = Arc::clone(self);
+        thread::Builder::new()
+            .name(format!("handler-{index}"))
+            .spawn(move || {
+                let mut handler = shared.factory.make(index);
+                if let Some(ready) = ready {
+                    // Nobody listens if the server could not start: then this thread is on its way out too.
+                    let _ = ready.send(());
+                }
+                shared.work(index, &mut handler, duty);
+                shared.stand_ins.ended(index);
+            })
     }
 
     /// A handler's life.
@@ -363,7 +392,9 @@ impl<F: HandlerFactory> Shared<F> {
                 station.front.store(job.queued_at(), Ordering::Relaxed);
                 station.lease.lend(held, now);
                 self.vigil.notice();
+                self.stand_ins.view_begins(now);
                 run(&mut job, handler);
+                self.stand_ins.view_ends();
                 let began = std::mem::replace(&mut now, self.now());
                 station.record(now - began);
                 match station.lease.take_back() {
@@ -441,13 +472,18 @@ impl<F: HandlerFactory> Shared<F> {
                 }
                 self.common.counters.count(Counter::Stolen);
                 let began = self.now();
+                self.stand_ins.view_begins(began);
                 run(&mut job, handler);
+                self.stand_ins.view_ends();
                 self.stations[number].record(self.now() - began);
                 let mailbox = &self.stations[job.home()].port.mailbox;
                 job.give_back(mailbox);
             }
             if searching {
                 self.sleep.found_nothing();
+            }
+            if self.stand_ins.may_end() {
+                return Duty::Stop;
             }
             match self.sleep.park(index, || self.any_offer()) {
                 Order::Steal => searching = true,

@@ -231,9 +231,12 @@ impl Attached {
         unsafe { Owned::new(ffi::PyImport_ImportModule(module.as_ptr())) }
     }
 
-    pub fn attribute(self, object: &Owned, name: &CStr) -> Result<Owned, Raised> {
-        // SAFETY: `self`; a live object and a valid C string.
-        unsafe { Owned::new(ffi::PyObject_GetAttrString(object.ptr(), name.as_ptr())) }
+    /// Names are interned: CPython's cache of attributes keeps every string object that it was asked with, by address, so
+    /// that a fresh one each time would fill it.
+    pub fn attribute(self, object: &Owned, name: &'static CStr) -> Result<Owned, Raised> {
+        let name = self.interned(name)?;
+        // SAFETY: `self`; live objects.
+        unsafe { Owned::new(ffi::PyObject_GetAttr(object.ptr(), name.ptr())) }
     }
 
     /// None if there is no such attribute; other exceptions than AttributeError are passed on.
@@ -256,10 +259,9 @@ impl Attached {
     pub fn optional_attribute_named(
         self,
         object: &Owned,
-        name: &CStr,
+        name: &'static CStr,
     ) -> Result<Option<Owned>, Raised> {
-        // SAFETY: `self`; a valid C string.
-        let name = unsafe { Owned::new(ffi::PyUnicode_FromString(name.as_ptr()))? };
+        let name = self.interned(name)?;
         self.optional_attribute(object.ptr(), &name)
     }
 
@@ -291,7 +293,7 @@ impl Attached {
     pub fn call_method<const N: usize>(
         self,
         object: &Owned,
-        name: &CStr,
+        name: &'static CStr,
         arguments: [&Owned; N],
     ) -> Result<Owned, Raised> {
         let method = self.attribute(object, name)?;
@@ -323,9 +325,9 @@ impl Attached {
     pub fn raise(self, class: Exception, text: &str) -> Raised {
         // SAFETY: `self`; the class is a static of CPython's.
         unsafe {
-            match self.str(text) {
-                Ok(text) => ffi::PyErr_SetObject(class.object(), text.ptr()),
-                Err(Raised) => {} // out of memory, which says so itself
+            // Without memory for the text, that is what was raised instead.
+            if let Ok(text) = self.str(text) {
+                ffi::PyErr_SetObject(class.object(), text.ptr());
             }
         }
         Raised

@@ -132,7 +132,7 @@ fn candidate(flag: Option<&Path>) -> Option<(PathBuf, Origin)> {
     if let Some(found) = on_path(&std::env::var_os("PATH").unwrap_or_default(), "python3") {
         return Some((found, Origin::Path));
     }
-    let built_with = Path::new(option_env!("M0_LINKED_PYTHON")?);
+    let built_with = Path::new(option_env!("M0_LINKED_EXECUTABLE")?);
     built_with
         .is_file()
         .then(|| (built_with.to_owned(), Origin::Build))

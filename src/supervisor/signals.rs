@@ -9,7 +9,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use crate::observe::log;
@@ -23,9 +23,10 @@ pub struct StopRequests {
 }
 
 impl StopRequests {
-    /// Takes over SIGTERM and SIGINT (stop in order; a second one at once), SIGQUIT (stop at once) and SIGHUP.
-    pub fn take_over() -> io::Result<Self> {
-        let mut signals = Signals::new([SIGTERM, SIGINT, SIGQUIT, SIGHUP])?;
+    /// Takes over SIGTERM and SIGINT (stop in order; a second one at once), SIGQUIT (stop at once), SIGUSR1 (`reopen`:
+    /// log files were rotated) and SIGHUP.
+    pub fn take_over(reopen: impl Fn() + Send + 'static) -> io::Result<Self> {
+        let mut signals = Signals::new([SIGTERM, SIGINT, SIGQUIT, SIGUSR1, SIGHUP])?;
         let (sender, first) = channel();
         thread::Builder::new()
             .name("signals".into())
@@ -33,6 +34,7 @@ impl StopRequests {
                 let mut stopping = false;
                 for signal in signals.forever() {
                     match signal {
+                        SIGUSR1 => reopen(),
                         SIGHUP => log::warn!(
                             "SIGHUP: reloading is not available yet; restart the server instead"
                         ),
@@ -55,10 +57,5 @@ impl StopRequests {
     pub fn wait(&self) {
         // An error would mean that the signal thread is gone; then there is no way to be asked, and stopping is right.
         let _ = self.first.recv();
-    }
-
-    /// True if a stop was asked for already.
-    pub fn is_pending(&self) -> bool {
-        self.first.try_recv().is_ok()
     }
 }

@@ -13,6 +13,7 @@ use crate::config::Timeouts;
 use crate::event_loop::deadlines::Millis;
 use crate::exchange::{Gone, Room};
 use crate::http1::{Event, Framing, Head, RequestError};
+use crate::observe::counters::Counter;
 
 /// The rest of a body that the application didn't want is read away up to this size, so that the connection can be kept;
 /// beyond it, closing is cheaper for both sides.
@@ -31,6 +32,8 @@ pub(super) struct Stream {
     fault: Option<RequestError>,
     /// Bytes that were read away after the response.
     discarded: u64,
+    /// The client will send nothing more than what the socket holds.
+    hung_up: bool,
 }
 
 impl Stream {
@@ -95,12 +98,22 @@ impl Connection {
     /// A knock came. `hung_up`: the client will send nothing more.
     pub fn hear(&mut self, hung_up: bool) {
         self.readable |= self.seat.hear_knock();
-        self.hung_up |= hung_up;
+        if hung_up {
+            self.notice_hang_up();
+        }
+    }
+
+    /// The client's end of stream has come, behind what it sent before.
+    pub(in crate::event_loop) fn notice_hang_up(&mut self) {
+        self.ended = true;
+        if let Some(stream) = &mut self.streamed {
+            stream.hung_up = true;
+        }
     }
 
     /// The client has ended its side, or the connection is broken.
     pub fn has_hung_up(&self) -> bool {
-        self.hung_up || self.exchange.is_gone()
+        self.exchange.is_gone() || self.streamed.as_ref().is_some_and(|stream| stream.hung_up)
     }
 
     /// Whether asking for the next piece may find something.
@@ -195,7 +208,7 @@ impl Connection {
         }
         match self.read() {
             Ok(0) => {
-                self.hung_up = true;
+                self.notice_hang_up();
                 Err(self.exchange.lose())
             }
             Ok(_) => {
@@ -217,6 +230,28 @@ impl Connection {
         let flushed = self.exchange.flush();
         self.progressed |= self.exchange.pending() < before;
         flushed
+    }
+
+    /// The body breaks the rules: the client is told, or its connection cut if an answer is under way.
+    pub fn refuse_body(&mut self, fault: RequestError) {
+        self.exchange.common.counters.count(Counter::Refused);
+        if self.exchange.started() {
+            self.exchange.abort();
+        } else {
+            let text = format!("{fault}.\n");
+            self.exchange.refuse(fault.status(), &text);
+        }
+    }
+
+    /// The client's time is over. True if it is told so; false if it takes nothing, or is in the midst of an answer.
+    pub fn time_out(&mut self) -> bool {
+        self.exchange.common.counters.count(Counter::TimedOut);
+        let tells = self.exchange.pending() == 0 && !self.exchange.started();
+        if tells {
+            self.exchange
+                .refuse(408, "The request did not arrive in time.\n");
+        }
+        tells
     }
 
     /// Until when the running request's owner waits for the client: to take what was sent, or to send more of its body.

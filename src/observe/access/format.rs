@@ -121,6 +121,18 @@ impl Format {
         Ok(Format(Shape::Pieces(pieces.0)))
     }
 
+    /// Names, in lower case, of the response's fields that a line tells: only these need to be kept until the response's end.
+    pub fn response_fields(&self) -> impl Iterator<Item = &[u8]> {
+        let pieces = match &self.0 {
+            Shape::Json => &[][..],
+            Shape::Pieces(pieces) => pieces,
+        };
+        pieces.iter().filter_map(|piece| match piece {
+            Piece::ResponseField(name) => Some(name.as_bytes()),
+            _ => None,
+        })
+    }
+
     /// Appends the line with its line feed.
     pub(super) fn write_line(&self, what: &impl Logged, now: SystemTime, out: &mut Vec<u8>) {
         match &self.0 {

@@ -161,6 +161,10 @@ impl AccessLog {
         }
     }
 
+    pub fn format(&self) -> &Format {
+        &self.format
+    }
+
     /// Closes the file and opens its path anew: somebody renamed it to rotate it. What waits goes to the old one.
     pub fn reopen(&self) {
         self.shared.lock().reopen = true;

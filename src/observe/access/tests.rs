@@ -159,6 +159,22 @@ fn a_client_cannot_forge_a_line() {
 }
 
 #[test]
+fn a_format_names_the_response_fields_it_reads() {
+    let names = |format: &str| {
+        let format = Format::compile(format).unwrap();
+        format
+            .response_fields()
+            .map(|name| String::from_utf8(name.to_vec()).unwrap())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        names("%({Content-Type}o)s %({Host}i)s %({X-Request-ID}o)s"),
+        ["content-type", "x-request-id"]
+    );
+    assert!(names("combined").is_empty() && names("json").is_empty());
+}
+
+#[test]
 fn wrong_formats_are_told_apart() {
     for (format, hint) in [
         ("", "empty"),

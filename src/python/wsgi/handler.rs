@@ -59,10 +59,18 @@ impl WsgiHandler {
     }
 }
 
+#[cfg(test)]
+impl WsgiHandler {
+    pub(in crate::python) fn thread(&self) -> &ThreadState {
+        &self.thread
+    }
+}
+
 impl Drop for WsgiHandler {
     fn drop(&mut self) {
-        self.desk.answer.leave_thread();
         self.thread.attached(|py| {
+            self.desk.abandon_all(py);
+            self.desk.answer.leave_thread();
             self.desk.contexts.leave(py);
             // SAFETY: not used after this.
             unsafe { ManuallyDrop::drop(&mut self.desk) };

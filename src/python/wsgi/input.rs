@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::super::ffi;
 use super::super::ffi::{Py_ssize_t, PyObject, PyTypeObject};
-use super::super::object::{Attached, Exception, Owned, Raised};
+use super::super::object::{Attached, Exception, Owned, Raised, class_name};
 use super::super::types::{self, Class, Method, arguments, entry};
 use crate::exchange::Body;
 use crate::sync::lock;
@@ -94,8 +94,13 @@ pub fn class(py: Attached) -> Result<*mut PyTypeObject, Raised> {
                 doc: c"False",
             },
             Method {
+                name: c"flush",
+                function: nothing,
+                doc: c"Without effect.",
+            },
+            Method {
                 name: c"close",
-                function: close,
+                function: nothing,
                 doc: c"Without effect: the server closes the body.",
             },
         ],
@@ -404,7 +409,10 @@ unsafe extern "C" fn readinto(
         unsafe {
             let mut view: ffi::Py_buffer = std::mem::zeroed();
             if ffi::PyObject_GetBuffer(target, &mut view, ffi::PyBUF_WRITABLE) != 0 {
-                return Err(Raised);
+                drop(py.take_exception());
+                let class = class_name(target);
+                let text = format!("a writable bytes-like object is expected, not {class}");
+                return Err(py.raise(Exception::Type, &text));
             }
             let buffer = if view.len == 0 {
                 &mut []
@@ -440,7 +448,7 @@ unsafe extern "C" fn no(_: *mut PyObject, _: *mut *mut PyObject, _: Py_ssize_t) 
     entry(|py| Ok(py.bool(false)))
 }
 
-unsafe extern "C" fn close(
+unsafe extern "C" fn nothing(
     _: *mut PyObject,
     _: *mut *mut PyObject,
     _: Py_ssize_t,

@@ -92,6 +92,17 @@ impl Desk {
         self.end(py, pair);
     }
 
+    /// The thread ends while responses wait for their clients.
+    pub(super) fn abandon_all(&self, py: Attached) {
+        loop {
+            let next = self.suspended.borrow().iter().next().map(|(key, _)| key);
+            match next {
+                Some(key) => self.abandon(py, key as u32),
+                None => return,
+            }
+        }
+    }
+
     fn go_on(&self, py: Attached, body: Streaming, pair: Pair) -> Progress {
         match self.pump(py, &body.iterator, &pair) {
             Ok(Pace::Stalled) => return self.suspend(py, body, pair),

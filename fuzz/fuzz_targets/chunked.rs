@@ -1,0 +1,12 @@
+//! Target `chunked`: libFuzzer's entry under cargo-fuzz, a program of its own otherwise.
+#![cfg_attr(fuzzing, no_main)]
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    m0serve_fuzz::check::chunked(data);
+});
+
+#[cfg(not(fuzzing))]
+fn main() -> std::process::ExitCode {
+    m0serve_fuzz::runner::run("chunked", m0serve_fuzz::check::chunked)
+}

@@ -1,0 +1,169 @@
+//! Serving a Python application in this process.
+
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use super::StopRequests;
+use crate::config::Settings;
+use crate::exchange::{Common, LocalAnswers};
+use crate::local::Health;
+use crate::net::{self, Listener};
+use crate::observe::access::AccessLog;
+use crate::observe::log;
+use crate::pool::turn_slice::TurnSlice;
+use crate::pool::{Controls, Shape};
+use crate::python::{App, Interpreter, StartError};
+use crate::server::{Application, Server};
+use crate::sync::Arc;
+
+/// The exit code of what went wrong outside the application.
+const FAILURE: u8 = 1;
+
+/// Serves until a signal asks to stop.
+pub fn run(settings: Settings) -> ExitCode {
+    match serve(settings) {
+        Ok(code) => code,
+        Err(refusal) => refusal.end(),
+    }
+}
+
+impl From<StartError> for Refusal {
+    fn from(error: StartError) -> Refusal {
+        Refusal {
+            code: error.code,
+            text: error.text,
+        }
+    }
+}
+
+fn serve(settings: Settings) -> Result<ExitCode, Refusal> {
+    let common = common(&settings)?;
+    let logs = Arc::clone(&common);
+    // Before the interpreter: it leaves signals alone that are taken.
+    let stop = StopRequests::take_over(move || logs.reopen_logs()).map_err(Refusal::failure)?;
+    let mut interpreter = Interpreter::start(&settings.app)?;
+    let app = match interpreter.load_app() {
+        Ok(app) => app,
+        Err(error) => {
+            // Threads and exit handlers that the half-imported application left behind.
+            interpreter.finish();
+            return Err(error.into());
+        }
+    };
+    let App::Wsgi(app) = app;
+    let listeners = listen(&settings)?;
+
+    let handlers = settings.threads * (settings.blocking_threads + 1);
+    let controls = Controls::from_env();
+    let turns = Arc::new(TurnSlice::new(
+        interpreter.gil_enabled(),
+        controls.turn_slice && handlers > 1,
+    ));
+    let pool = Shape {
+        threads: settings.threads,
+        blocking_threads: settings.blocking_threads,
+        streaming_threads: settings.streaming_threads,
+        controls,
+        placement: settings.placement.clone(),
+    };
+    let application = Application {
+        factory: app.factory(handlers, Arc::clone(&turns)),
+        turns,
+        local_answers: local_answers(&settings),
+    };
+    let server = Server::start(pool, listeners, common, application).map_err(Refusal::failure)?;
+    // Whatever the log's level: it tells where a port 0 ended up.
+    eprintln!(
+        "m0serve {} · {} · wsgi · {} · cores {} · listening on {}",
+        env!("CARGO_PKG_VERSION"),
+        interpreter.describe(),
+        shape(&settings),
+        settings.placement,
+        server.addresses().join(" and "),
+    );
+
+    stop.wait();
+    log::info!(
+        "stopping: requests in flight have {} s",
+        settings.timeouts.graceful.as_secs_f64()
+    );
+    if !server.stop() {
+        // Handlers that are still inside views hold thread states: the interpreter can't be ended under them.
+        signal_hook::low_level::exit(FAILURE.into());
+    }
+    interpreter.finish();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Why the process ends before it serves.
+struct Refusal {
+    code: u8,
+    text: String,
+}
+
+impl Refusal {
+    fn failure(error: impl std::fmt::Display) -> Refusal {
+        Refusal {
+            code: FAILURE,
+            text: error.to_string(),
+        }
+    }
+
+    fn end(self) -> ExitCode {
+        eprintln!("m0serve: {}", self.text.trim_end());
+        ExitCode::from(self.code)
+    }
+}
+
+fn common(settings: &Settings) -> Result<Arc<Common>, Refusal> {
+    let access_log = match &settings.access_log {
+        Some(spec) => Some(
+            AccessLog::open(spec.target.clone(), spec.format.clone()).map_err(Refusal::failure)?,
+        ),
+        None => None,
+    };
+    if settings.limit_connections > 0 {
+        let asked = settings.limit_connections as u64;
+        match net::allow_descriptors(asked) {
+            Ok(allowed) if allowed < asked => log::warn!(
+                "--limit-connections is {asked}, but the process may have {allowed} at most (ulimit -Hn): beyond them \
+                 new connections wait"
+            ),
+            Ok(_) => {}
+            Err(error) => log::warn!("cannot raise the limit of open files: {error}"),
+        }
+    }
+    let mut common = Common::new(
+        settings.limits,
+        settings.timeouts,
+        settings.blocking_threads > 0,
+    );
+    common.limit_connections = settings.limit_connections;
+    common.queue_limit = settings.queue_limit;
+    common.access_log = access_log;
+    Ok(Arc::new(common))
+}
+
+fn listen(settings: &Settings) -> Result<Vec<Listener>, Refusal> {
+    net::bind_all(&settings.binds, settings.backlog).map_err(Refusal::failure)
+}
+
+fn local_answers(settings: &Settings) -> Option<Arc<dyn LocalAnswers>> {
+    settings
+        .health_path
+        .as_deref()
+        .map(|path| Arc::new(Health::new(path)) as Arc<dyn LocalAnswers>)
+}
+
+/// `4 loops × 5 handlers`, `1 loop`: how many threads of which kind.
+fn shape(settings: &Settings) -> String {
+    let loops = match settings.threads {
+        1 => "1 loop".to_string(),
+        many => format!("{many} loops"),
+    };
+    match settings.blocking_threads {
+        0 => loops,
+        standbys => format!("{loops} × {} handlers", standbys + 1),
+    }
+}

@@ -1,0 +1,8 @@
+"""Fails while it is imported."""
+
+
+def _deep():
+    raise ZeroDivisionError("broken at import")
+
+
+_deep()

@@ -1,0 +1,1 @@
+def application(environ, start_response:

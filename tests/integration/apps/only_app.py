@@ -1,0 +1,6 @@
+"""Has `app` only."""
+
+
+def app(environ, start_response):
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [b"app"]

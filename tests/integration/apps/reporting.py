@@ -1,0 +1,21 @@
+"""The views' side of harness.gates: say something to the test, and wait for it."""
+
+import socket
+
+
+def _say(path, message):
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.connect(path)
+    sock.sendall(message.encode() + b"\n")
+    return sock
+
+
+def report(path, message):
+    """Tell the test; don't wait."""
+    _say(path, message).close()
+
+
+def hold(path, message):
+    """Tell the test and wait until it lets this view go on (or has gone itself)."""
+    with _say(path, message) as sock:
+        sock.recv(1)
