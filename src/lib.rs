@@ -33,3 +33,4 @@ pub mod server;
 pub mod supervisor;
 pub mod sync;
 pub mod topology;
+pub mod websocket;
