@@ -34,6 +34,9 @@ pub const STREAM_MARK: usize = 256 * 1024;
 /// How long a wait for a slow client lasts before the pool is told again that this thread streams.
 const WAIT_STEP: Duration = Duration::from_millis(50);
 
+/// One system call sends at most this much of a file: others on the thread wait meanwhile.
+const FILE_SHARE: u64 = 512 * 1024;
+
 /// A buffer that grew beyond this is freed, not kept for the next request.
 const KEEP_CAPACITY: usize = 32 * 1024;
 
@@ -331,6 +334,65 @@ impl Exchange {
         }
     }
 
+    /// The connection speaks another protocol from here on; its 101 answer stands in the buffer.
+    pub fn switch(&mut self) {
+        self.code = 101;
+        self.ending = Ending::Close;
+    }
+
+    /// What was received from `start` on, and the buffer for what is to be sent: for another protocol than HTTP.
+    pub(crate) fn raw(&mut self, start: usize) -> (&mut [u8], &mut Vec<u8>) {
+        if self.sent > STREAM_MARK {
+            self.out.drain(..self.sent);
+            self.sent = 0;
+        }
+        (&mut self.input[start..], &mut self.out)
+    }
+
+    /// The request asks for another protocol (RFC 9110 7.8).
+    pub fn asks_to_upgrade(&self) -> bool {
+        self.head.upgrade
+    }
+
+    /// Announces a piece of the body that is sent from a file: how many of `len` bytes may follow.
+    pub fn open_file(&mut self, len: u64) -> u64 {
+        self.writer.data_frame(len, &mut self.out)
+    }
+
+    /// Sends from `position` on without copying through this process, as far as the socket takes it. True when `end` is
+    /// reached. Never blocks on the socket.
+    pub fn pump_file(&mut self, file: &File, position: &mut u64, end: u64) -> Result<bool, Gone> {
+        self.flush()?;
+        while *position < end {
+            if self.pending() > 0 {
+                return Ok(false);
+            }
+            let count = (end - *position).min(FILE_SHARE) as usize;
+            let before = *position;
+            match rustix::fs::sendfile(&self.stream, file, Some(position), count) {
+                Ok(0) => {
+                    // The file is shorter than its length said: the announced body can't be completed.
+                    self.abort();
+                    return Err(Gone);
+                }
+                Ok(_) => {
+                    let sent = *position - before;
+                    self.body_bytes += sent;
+                    self.common.counters.add(Counter::Sent, sent);
+                }
+                Err(rustix::io::Errno::AGAIN) => return Ok(false),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return Err(self.lose()),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Ends the piece that `open_file` announced.
+    pub fn close_file(&mut self) {
+        self.writer.data_frame_end(&mut self.out);
+    }
+
     /// Buffers a piece of the body. No I/O.
     pub fn push(&mut self, chunk: &[u8]) {
         self.body_bytes += chunk.len() as u64;
@@ -496,7 +558,7 @@ impl Exchange {
     }
 
     /// Bytes that wait for the client to read.
-    pub(crate) fn pending(&self) -> usize {
+    pub fn pending(&self) -> usize {
         self.out.len() - self.sent
     }
 

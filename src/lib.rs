@@ -6,7 +6,7 @@
 //! | rank | modules | own |
 //! | --- | --- | --- |
 //! | 0 | sync, topology, inherited | std or loom; cores, quota, pinning; descriptors left by the parent process |
-//! | 1 | http1 | bytes to events and back: no sockets, no clock, no unsafe code |
+//! | 1 | http1, websocket | bytes to events and back: no sockets, no clock, no unsafe code |
 //! | 2 | config, observe | validated settings; log, access log, counters |
 //! | 3 | exchange, net | a request with its connection, the `Handler` trait; listeners and streams |
 //! | 4 | event_loop | one loop: `turn`, connections, deadlines |

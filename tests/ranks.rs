@@ -276,7 +276,7 @@ fn the_protocol_core_is_pure_and_only_python_calls_cpython() {
                 faults.push(format!("{}: {name}", source.path));
             }
         };
-        if source.modules[0] == "http1" {
+        if ["http1", "websocket"].contains(&source.modules[0].as_str()) {
             forbid(&[
                 "std :: net",
                 "std :: time",

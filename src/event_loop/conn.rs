@@ -19,8 +19,10 @@ use crate::observe::counters::Counter;
 use crate::sync::Arc;
 
 mod body;
+mod raw;
 mod streamed;
 
+pub use raw::RawRead;
 pub use streamed::Piece;
 use streamed::Stream;
 

@@ -30,13 +30,14 @@ mod mailbox;
 mod seat;
 mod streamed;
 
-pub use conn::{Connection, Piece};
+pub use conn::{Connection, Piece, RawRead};
 use conn::Step;
-use deadlines::{Clock, Deadlines, Millis};
+pub use deadlines::Millis;
+use deadlines::{Clock, Deadlines};
 use mailbox::Mail;
 pub use mailbox::Mailbox;
 pub(crate) use seat::Seat;
-pub use streamed::Knock;
+pub use streamed::{Awaits, Knock};
 
 /// One whole request together with its connection, on its way to the application.
 pub type Job = Box<Connection>;
@@ -198,7 +199,6 @@ impl Loop {
                         self.advance(connection);
                     }
                     None => self.knock(key, event),
-                }
                 }
             }
         }

@@ -25,6 +25,16 @@ pub struct Knock {
     pub due: bool,
 }
 
+/// What a running request waits for of its client, besides that it takes what is buffered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaits {
+    Nothing,
+    /// More of the request's body.
+    Body,
+    /// Room for more of the response, which lies elsewhere.
+    Room,
+}
+
 impl Loop {
     /// Before the first turn: requests are handed out when their heads are whole.
     pub fn deliver_streamed(&mut self) {
@@ -61,25 +71,30 @@ impl Loop {
         }
     }
 
-    /// The connection's owner waits for the client, to read what was sent or (`for_body`) to send more of its body:
-    /// a knock comes when it has done neither for its time-out.
-    pub fn watch(&mut self, connection: &mut Connection, for_body: bool) {
-        let deadline = connection.held_deadline(self.clock.now(), &self.common.timeouts, for_body);
+    /// The connection's owner waits for the client, to take what is buffered or for what `awaits` says: a knock comes when
+    /// it has done neither for its time-out.
+    pub fn watch(&mut self, connection: &mut Connection, awaits: Awaits) {
+        let deadline = connection.held_deadline(self.clock.now(), &self.common.timeouts, awaits);
+        self.watch_until(connection, deadline);
+    }
+
+    /// A knock is to come at `due`, or earlier; for an owner that counts its time itself.
+    pub fn watch_until(&mut self, connection: &Connection, due: Millis) {
         let key = connection.key();
         let entry = &mut self.entries[key];
-        if deadline < entry.armed {
-            entry.armed = deadline;
-            self.deadlines.arm(deadline, key, entry.generation);
+        if due < entry.armed {
+            entry.armed = due;
+            self.deadlines.arm(due, key, entry.generation);
         }
     }
 
     /// After a knock that is due: whether the client's time is over. If not, it is watched on.
-    pub fn is_overdue(&mut self, connection: &mut Connection, for_body: bool) -> bool {
+    pub fn is_overdue(&mut self, connection: &mut Connection, awaits: Awaits) -> bool {
         let now: Millis = self.clock.now();
         let overdue =
-            connection.held_deadline(now, &self.common.timeouts, for_body) <= now;
+            connection.held_deadline(now, &self.common.timeouts, awaits) <= now;
         if !overdue {
-            self.watch(connection, for_body);
+            self.watch(connection, awaits);
         }
         overdue
     }

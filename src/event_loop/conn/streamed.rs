@@ -11,6 +11,7 @@ use std::ops::Range;
 use super::{BODY_READ, Connection, Step, millis};
 use crate::config::Timeouts;
 use crate::event_loop::deadlines::Millis;
+use crate::event_loop::streamed::Awaits;
 use crate::exchange::{Gone, Room};
 use crate::http1::{Event, Framing, Head, RequestError};
 use crate::observe::counters::Counter;
@@ -254,19 +255,24 @@ impl Connection {
         tells
     }
 
+    /// Bytes went out past the buffer.
+    pub fn notice_progress(&mut self) {
+        self.progressed = true;
+    }
+
     /// Until when the running request's owner waits for the client: to take what was sent, or to send more of its body.
     pub(in crate::event_loop) fn held_deadline(
         &mut self,
         now: Millis,
         timeouts: &Timeouts,
-        for_body: bool,
+        awaits: Awaits,
     ) -> Millis {
         if std::mem::take(&mut self.progressed) {
             self.since = now;
         }
-        if self.exchange.pending() > 0 {
+        if self.exchange.pending() > 0 || awaits == Awaits::Room {
             self.since + millis(timeouts.write)
-        } else if for_body && !self.body_ended() {
+        } else if awaits == Awaits::Body && !self.body_ended() {
             self.since + millis(timeouts.body)
         } else {
             // It waits for the application: the next wait for the client begins then.

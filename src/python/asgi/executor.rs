@@ -13,15 +13,18 @@ use slab::Slab;
 
 use super::super::ffi::{self, PyObject};
 use super::super::object::{Attached, Exception, Owned, Raised};
+use super::super::fault;
 use super::super::types::entry;
-use super::super::{fault, object};
 use super::awaits::Poll;
 use super::request::{LOW_WATER, Protocol, Request, Stage};
 use super::scope::{Scopes, set};
-use super::{classes, run};
-use crate::event_loop::{Connection, Knock, Loop};
+use super::socket::{self, Socket};
+use super::{AsgiApp, classes, run};
+use crate::config::Pings;
+use crate::event_loop::{Awaits, Connection, Knock, Loop, Millis};
 use crate::exchange::Gone;
 use crate::observe::log;
+use crate::websocket;
 
 /// Turns of our loop in one of asyncio's: while requests come and are answered in their first step, going on is cheaper
 /// than a round through asyncio. Bounded, so that asyncio's other callbacks wait a fraction of a millisecond at most.
@@ -73,6 +76,8 @@ pub struct Executor {
     asyncio: Asyncio,
     callbacks: Callbacks,
     graceful: Duration,
+    websockets: websocket::Settings,
+    pings: Option<Pings>,
     event_loop: RefCell<Option<Box<Loop>>>,
     scopes: RefCell<Scopes>,
     /// `http.request` without a body.
@@ -101,12 +106,11 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// For the present thread and an event loop of its own. `app` lives as long as the process.
+    /// For the present thread and an event loop of its own.
     pub fn make(
         py: Attached,
-        app: *mut PyObject,
+        app: &AsgiApp,
         event_loop: &Owned,
-        root_path: &str,
         graceful: Duration,
     ) -> Result<Box<Executor>, Raised> {
         let words = &classes().words;
@@ -130,7 +134,7 @@ impl Executor {
             timer: callback(py, c"m0serve_timer", timer)?,
             drained: callback(py, c"m0serve_drain_ended", drain_ended)?,
         };
-        let scopes = Scopes::make(py, root_path)?;
+        let scopes = Scopes::make(py, &app.root_path)?;
         // SAFETY: attached; words live for ever.
         let body_template = unsafe {
             let template = Owned::new(ffi::PyDict_New())?;
@@ -140,7 +144,9 @@ impl Executor {
             template
         };
         Ok(Box::new(Executor {
-            app,
+            app: app.callable,
+            websockets: app.spec.websocket,
+            pings: app.spec.pings,
             asyncio,
             callbacks,
             graceful,
@@ -283,18 +289,23 @@ impl Executor {
         let Some(connection) = &mut *held else {
             return;
         };
-        let for_body = !request.receivers.borrow().is_empty();
         if knock.due {
+            let awaits = match request.protocol() {
+                _ if request.has_file() => Awaits::Room,
+                Protocol::Http if !request.receivers.borrow().is_empty() => Awaits::Body,
+                _ => Awaits::Nothing,
+            };
             let overdue = match &mut *self.event_loop.borrow_mut() {
-                Some(event_loop) => event_loop.is_overdue(connection, for_body),
+                Some(event_loop) => event_loop.is_overdue(connection, awaits),
                 None => false,
             };
-            if !overdue {
-                return;
+            if overdue {
+                let refused = connection.time_out();
+                drop(held);
+                return request.end_connection(py, self, refused);
             }
-            let refused = connection.time_out();
             drop(held);
-            return request.end_connection(py, self, refused);
+            return request.ping(py, self);
         }
         connection.hear(knock.hung_up);
         let lost = knock.broken || connection.flush() == Err(Gone);
@@ -304,7 +315,7 @@ impl Executor {
         }
         let pending = connection.exchange().pending();
         if pending > 0 {
-            self.watch(connection, false);
+            self.watch(connection, Awaits::Nothing);
         }
         let wakes_receivers = connection.has_hung_up() || connection.may_have_body();
         drop(held);
@@ -326,7 +337,24 @@ impl Executor {
     /// Runs a request's first step. True if the application has ended with it.
     fn begin(&self, py: Attached, mut connection: Box<Connection>) -> bool {
         let key = connection.key();
-        let (protocol, scope) = match self.scope(py, &mut connection) {
+        let mut protocol = Protocol::Http;
+        let mut handshake = None;
+        if socket::is_asked_for(connection.exchange()) {
+            protocol = Protocol::WebSocket;
+            handshake = socket::read_handshake(connection.exchange(), &self.websockets);
+            if handshake.is_none() {
+                self.give_back(py, connection, Loop::release);
+                return true;
+            }
+        }
+        let scope = {
+            let mut scopes = self.scopes.borrow_mut();
+            match &handshake {
+                Some(handshake) => scopes.websocket(py, &mut connection, handshake.subprotocols()),
+                None => scopes.http(py, &mut connection),
+            }
+        };
+        let scope = match scope {
             Ok(scope) => scope,
             Err(raised) => {
                 fault::log_exception(py, raised, "a request can't be made into a scope");
@@ -342,6 +370,9 @@ impl Executor {
             .unwrap_or_else(|| Request::new(self));
         let opened = request.open(py, self, protocol, connection);
         request.set_scope(scope);
+        if let Some(handshake) = handshake {
+            request.set_socket(Socket::new(handshake));
+        }
         {
             let mut by_connection = self.by_connection.borrow_mut();
             if key >= by_connection.len() {
@@ -361,18 +392,6 @@ impl Executor {
         let ended = request.ended.get();
         self.recycle(request);
         ended
-    }
-
-    fn scope(
-        &self,
-        py: Attached,
-        connection: &mut Connection,
-    ) -> Result<(Protocol, Owned), Raised> {
-        let mut scopes = self.scopes.borrow_mut();
-        if super::socket::is_asked_for(connection.exchange()) {
-            return Ok((Protocol::WebSocket, scopes.websocket(py, connection)?));
-        }
-        Ok((Protocol::Http, scopes.http(py, connection)?))
     }
 
     fn start_task(&self, py: Attached, request: &Rc<Request>) -> Result<(), Raised> {
@@ -430,9 +449,10 @@ impl Executor {
 
     /// The application of a request has ended.
     pub fn ended(&self, py: Attached, request: Rc<Request>, outcome: Outcome) {
+        let failed = !matches!(outcome, Outcome::Returned);
         self.report(py, &request, outcome);
         if request.connection.borrow().is_some() {
-            request.break_off(py, self);
+            request.break_off(py, self, failed);
         }
         request.wake_all(py, self);
         let slot = request.slot.replace(usize::MAX);
@@ -449,7 +469,11 @@ impl Executor {
     fn report(&self, py: Attached, request: &Request, outcome: Outcome) {
         let complete = request.stage.get() == Stage::Complete;
         let said = match outcome {
-            Outcome::Returned if complete || request.gone.get() => return,
+            Outcome::Returned
+                if complete || request.gone.get() || request.socket_may_end() =>
+            {
+                return;
+            }
             Outcome::Returned => match request.stage.get() {
                 Stage::Awaited => "without a response",
                 _ => "before its response was complete",
@@ -461,7 +485,9 @@ impl Executor {
                     drop(py.take_exception());
                     return;
                 }
-                let (method, target) = request.line_of(py);
+                let exception = py.take_exception();
+                let (method, target) = request.line(py);
+                let raised = exception.map_or(raised, |exception| py.reraise(exception));
                 return fault::log_view(py, raised, &method, &target);
             }
         };
@@ -516,10 +542,36 @@ impl Executor {
     }
 
     /// A knock is to come when the client does nothing for its time-out.
-    pub fn watch(&self, connection: &mut Connection, for_body: bool) {
+    pub fn watch(&self, connection: &mut Connection, awaits: Awaits) {
         if let Some(event_loop) = &mut *self.event_loop.borrow_mut() {
-            event_loop.watch(connection, for_body);
+            event_loop.watch(connection, awaits);
         }
+    }
+
+    /// A knock is to come at `due`.
+    pub fn watch_until(&self, connection: &Connection, due: Millis) {
+        if let Some(event_loop) = &mut *self.event_loop.borrow_mut() {
+            event_loop.watch_until(connection, due);
+        }
+    }
+
+    /// Milliseconds, as the loop counts them.
+    pub fn now(&self) -> Millis {
+        match &mut *self.event_loop.borrow_mut() {
+            Some(event_loop) => {
+                event_loop.tick();
+                event_loop.now()
+            }
+            None => 0,
+        }
+    }
+
+    pub fn pings(&self) -> Option<Pings> {
+        self.pings
+    }
+
+    pub fn is_draining(&self) -> bool {
+        self.draining.get()
     }
 
     /// Tells asyncio of our next deadline.
@@ -762,7 +814,8 @@ fn is_disconnect(py: Attached) -> bool {
     found
 }
 
-fn callback(
+/// A function without arguments, for asyncio to call.
+pub fn callback(
     py: Attached,
     name: &'static std::ffi::CStr,
     function: ffi::PyCFunction,

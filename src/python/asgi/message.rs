@@ -245,6 +245,24 @@ fn pair_of(py: Attached, pair: &Owned) -> Result<(Owned, Owned), Raised> {
     }
 }
 
+/// The text of a str, which holds it.
+pub fn utf8<'a>(py: Attached, value: &'a Owned, what: &str) -> Result<&'a str, Raised> {
+    // SAFETY: attached; a live object. The text lies in the str and lives as long.
+    unsafe {
+        if ffi::PyUnicode_Check(value.ptr()) == 0 {
+            let text = format!("{what} must be a str, not {}", class_name(value.ptr()));
+            return Err(py.raise(Exception::Type, &text));
+        }
+        let mut len = 0;
+        let text = ffi::PyUnicode_AsUTF8AndSize(value.ptr(), &mut len);
+        if text.is_null() {
+            return Err(Raised);
+        }
+        let bytes = std::slice::from_raw_parts(text.cast::<u8>(), len as usize);
+        Ok(std::str::from_utf8_unchecked(bytes))
+    }
+}
+
 /// The text of a str of latin-1 characters or of bytes, for paths and reasons.
 pub fn text_or_bytes(py: Attached, value: Owned, what: &str) -> Result<Vec<u8>, Raised> {
     // SAFETY: attached; a live object, held.

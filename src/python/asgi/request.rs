@@ -11,11 +11,13 @@ use super::super::object::{Attached, Exception, Owned, Raised};
 use super::awaits::Poll;
 use super::classes;
 use super::executor::Executor;
+use super::files::Transfer;
 use super::handle::Pair;
 use super::message::{self, Bytes, Message};
 use super::scope::set;
-use crate::event_loop::{Connection, Piece};
-use crate::exchange::{Gone, Room};
+use super::socket::Socket;
+use crate::event_loop::{Awaits, Connection, Piece};
+use crate::exchange::{Exchange, Gone, Room};
 use crate::http1::{BodySize, ResponseHead};
 
 /// `send` suspends when more than this waits for the client …
@@ -103,6 +105,9 @@ pub struct Request {
     /// None between two requests, or if the last one's application kept them.
     pair: RefCell<Option<Pair>>,
     scope: RefCell<Option<Owned>>,
+    /// A file on its way to the client.
+    pub(super) file: RefCell<Option<Transfer>>,
+    pub(super) socket: RefCell<Option<Box<Socket>>>,
     /// The task, if it did not end in its first step.
     pub(super) task: RefCell<Option<Owned>>,
     /// Its place among the executor's running requests.
@@ -127,6 +132,8 @@ impl Request {
             senders: RefCell::default(),
             pair: RefCell::new(None),
             scope: RefCell::new(None),
+            file: RefCell::new(None),
+            socket: RefCell::new(None),
             task: RefCell::new(None),
             slot: Cell::new(usize::MAX),
             ended: Cell::new(false),
@@ -207,7 +214,9 @@ impl Request {
     pub fn close(&self) {
         self.ended.set(true);
         let scope = self.scope.take();
-        self.task.take();
+        let task = self.task.take();
+        self.file.take();
+        let socket = self.socket.take();
         let mut pair = self.pair.borrow_mut();
         if let Some(linked) = &*pair {
             linked.unlink();
@@ -217,7 +226,7 @@ impl Request {
         }
         // After the borrow: its values may be the last references to objects of the application's.
         drop(pair);
-        drop(scope);
+        drop((scope, task, socket));
     }
 
     /// Method and target, for the log. They outlive the connection.
@@ -294,7 +303,7 @@ impl Request {
                 return executor.body_message(py, bytes, more).map(Poll::Ready);
             }
             Piece::Pending => {
-                executor.watch(connection, true);
+                executor.watch(connection, Awaits::Body);
                 drop(held);
                 executor.rearm(py);
                 return executor.wait(py, &self.receivers);
@@ -363,7 +372,7 @@ impl Request {
         py.raise(Exception::BrokenPipe, "the client has disconnected")
     }
 
-    fn send_start(
+    pub(super) fn send_start(
         &self,
         py: Attached,
         executor: &Executor,
@@ -435,7 +444,7 @@ impl Request {
         self.start(executor, connection, BodySize::Unknown);
         let flushed = connection.flush();
         if flushed.is_ok() && connection.exchange().pending() > 0 {
-            executor.watch(connection, false);
+            executor.watch(connection, Awaits::Nothing);
         }
         drop(held);
         match flushed {
@@ -458,7 +467,7 @@ impl Request {
     }
 
     #[inline]
-    fn send_body(
+    pub(super) fn send_body(
         &self,
         py: Attached,
         executor: &Executor,
@@ -488,20 +497,13 @@ impl Request {
         }
         let exchange = connection.exchange();
         exchange.push(body);
-        let room_left = self.room.get();
-        if room_left != u64::MAX {
-            self.room.set(room_left.saturating_sub(length));
-        }
+        let counted = self.room.get() != u64::MAX;
+        self.take_room(length);
         if !more {
-            if self.trailers.get() {
-                self.stage.set(Stage::Trailers);
-            } else {
-                exchange.finish();
-                self.stage.set(Stage::Complete);
-            }
+            self.end_body(exchange);
         }
         let sent = self.settle(py, executor, held)?;
-        if room_left == u64::MAX {
+        if !counted {
             return Ok(sent);
         }
         let text = if length > room {
@@ -512,6 +514,39 @@ impl Request {
             return Ok(sent);
         };
         Err(py.raise(Exception::Runtime, text))
+    }
+
+    pub(super) fn take_room(&self, length: u64) {
+        let room = self.room.get();
+        if room != u64::MAX {
+            self.room.set(room.saturating_sub(length));
+        }
+    }
+
+    /// The body is complete.
+    pub(super) fn end_body(&self, exchange: &mut Exchange) {
+        if self.trailers.get() {
+            self.stage.set(Stage::Trailers);
+        } else {
+            exchange.finish();
+            self.stage.set(Stage::Complete);
+        }
+    }
+
+    /// The application ended with the connection still here. `failed`: with an exception.
+    pub fn break_off(&self, py: Attached, executor: &Executor, failed: bool) {
+        match self.protocol.get() {
+            Protocol::Http => self.break_off_http(py, executor),
+            Protocol::WebSocket => self.break_off_socket(py, executor, failed),
+        }
+    }
+
+    /// 500 if nothing was sent; else the answer is cut.
+    pub(super) fn break_off_http(&self, py: Attached, executor: &Executor) {
+        if let Some(connection) = &mut *self.connection.borrow_mut() {
+            connection.exchange().fail(500);
+        }
+        self.end_connection(py, executor, true);
     }
 
     /// Sends what was buffered, and gives the connection back if the answer is complete.
@@ -545,7 +580,7 @@ impl Request {
         if pending == 0 {
             return Ok(Sent::Done);
         }
-        executor.watch(connection, false);
+        executor.watch(connection, Awaits::Nothing);
         drop(held);
         executor.rearm(py);
         Ok(if pending > HIGH_WATER {

@@ -217,7 +217,7 @@ unsafe extern "C" fn send(
 ) -> *mut PyObject {
     entry(|py| {
         // SAFETY: the running function's arguments.
-        let [value] = unsafe { arguments(given, count) } else {
+        let [value] = (unsafe { arguments(given, count) }) else {
             return Err(py.raise(Exception::Type, "send() takes one argument"));
         };
         // SAFETY: a method of our class.

@@ -134,6 +134,45 @@ impl Scopes {
         Ok(scope)
     }
 
+    /// The scope of a WebSocket.
+    pub fn websocket(
+        &mut self,
+        py: Attached,
+        connection: &mut Connection,
+        subprotocols: &[String],
+    ) -> Result<Owned, Raised> {
+        let words = self.words;
+        // SAFETY: attached; a dict of this thread's.
+        let scope = unsafe { Owned::new(ffi::PyDict_Copy(self.template.ptr()))? };
+        // SAFETY: attached; a live dict and word, which it has.
+        if unsafe { ffi::PyDict_DelItem(scope.ptr(), words.method) } != 0 {
+            return Err(Raised);
+        }
+        // SAFETY: attached; a word lives for ever.
+        set(py, &scope, words.kind, &unsafe { Owned::borrowed(words.websocket) })?;
+        set(py, &scope, words.scheme, &py.str("ws")?)?;
+        self.set_peer(py, connection, &scope)?;
+        let exchange = connection.exchange();
+        self.set_target(py, exchange, &scope)?;
+        let headers = self.headers(py, exchange)?;
+        set(py, &scope, words.headers, &headers)?;
+        // SAFETY: attached; a fresh list, filled from its beginning.
+        let list = unsafe {
+            let list = Owned::new(ffi::PyList_New(subprotocols.len() as ffi::Py_ssize_t))?;
+            for (index, name) in subprotocols.iter().enumerate() {
+                let name = py.str(name)?;
+                ffi::PyList_SET_ITEM(list.ptr(), index as ffi::Py_ssize_t, name.into_ptr());
+            }
+            list
+        };
+        set(py, &scope, words.subprotocols, &list)?;
+        let extensions = dict(py)?;
+        py.set_item(&extensions, &py.str("websocket.http.response")?, &dict(py)?)?;
+        set(py, &scope, words.extensions, &extensions)?;
+        self.set_state_copy(py, &scope)?;
+        Ok(scope)
+    }
+
     fn set_state_copy(&self, py: Attached, scope: &Owned) -> Result<(), Raised> {
         // SAFETY: attached; the state is a dict of this thread's, or one that the application put there.
         let copy = unsafe {

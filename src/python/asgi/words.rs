@@ -45,6 +45,9 @@ words! {
     // Types of messages to the application.
     http_request c"http.request"
     http_disconnect c"http.disconnect"
+    websocket_connect c"websocket.connect"
+    websocket_receive c"websocket.receive"
+    websocket_disconnect c"websocket.disconnect"
 
     // Types of messages of the application's.
     http_start c"http.response.start"
@@ -53,6 +56,11 @@ words! {
     http_zerocopysend c"http.response.zerocopysend"
     http_early_hint c"http.response.early_hint"
     http_trailers c"http.response.trailers"
+    websocket_accept c"websocket.accept"
+    websocket_send c"websocket.send"
+    websocket_close c"websocket.close"
+    websocket_http_start c"websocket.http.response.start"
+    websocket_http_body c"websocket.http.response.body"
 
     // Keys of messages.
     status c"status"
@@ -64,11 +72,15 @@ words! {
     file c"file"
     offset c"offset"
     count c"count"
+    text c"text"
+    bytes c"bytes"
+    code c"code"
+    reason c"reason"
+    subprotocol c"subprotocol"
 
     // Attributes and methods.
     done c"done"
     set_result c"set_result"
-    cancel c"cancel"
     throw c"throw"
     future_blocking c"_asyncio_future_blocking"
 }

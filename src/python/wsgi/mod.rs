@@ -109,7 +109,7 @@ impl WsgiApp {
 
 /// Spares the handlers contention on the count of what each of their calls touches: the application, and the object
 /// that it is a method of.
-fn share(py: Attached, callable: &Owned) {
+pub(super) fn share(py: Attached, callable: &Owned) {
     // SAFETY: attached; live objects.
     unsafe { ffi::defer_refcount(callable.ptr()) };
     match py.optional_attribute_named(callable, c"__self__") {
