@@ -467,7 +467,8 @@ impl Executor {
 
     /// Logs what went wrong.
     fn report(&self, py: Attached, request: &Request, outcome: Outcome) {
-        let complete = request.stage.get() == Stage::Complete;
+        // One that was told of its client's hanging up may leave it at that.
+        let complete = request.stage.get() == Stage::Complete || request.has_hung_up();
         let said = match outcome {
             Outcome::Returned
                 if complete || request.gone.get() || request.socket_may_end() =>

@@ -229,6 +229,14 @@ impl Request {
         drop((scope, task, socket));
     }
 
+    /// The client has ended its side.
+    pub fn has_hung_up(&self) -> bool {
+        match &*self.connection.borrow() {
+            Some(connection) => connection.has_hung_up(),
+            None => false,
+        }
+    }
+
     /// Method and target, for the log. They outlive the connection.
     pub fn line(&self, py: Attached) -> (Vec<u8>, Vec<u8>) {
         if let Some(connection) = &mut *self.connection.borrow_mut() {
@@ -487,6 +495,12 @@ impl Request {
         let Some(connection) = &mut *held else {
             return Err(self.disconnected(py));
         };
+        // One that only ended its sending side still gets an answer, but no stream: most of them are gone.
+        if more && self.stage.get() == Stage::Body && connection.has_hung_up() {
+            drop(held);
+            self.end_connection(py, executor, false);
+            return Err(self.disconnected(py));
+        }
         if self.stage.get() == Stage::Held {
             let size = if more {
                 BodySize::Unknown
