@@ -19,6 +19,12 @@ use crate::observe::counters::Counter;
 use crate::sync::Arc;
 
 mod body;
+mod raw;
+mod streamed;
+
+pub use raw::RawRead;
+pub use streamed::Piece;
+use streamed::Stream;
 
 /// Reads are at least this long while a head is awaited.
 const HEAD_READ: usize = 4096;
@@ -53,6 +59,8 @@ enum Phase {
     Answering,
     /// Ours: the response is on its way to the client.
     Flushing,
+    /// The client's: the rest of a body that nobody wants, before its next request.
+    Discarding,
     /// Nobody's: what the client still sends is read away.
     Lingering,
     Over,
@@ -97,6 +105,8 @@ pub struct Connection {
     deadline: Millis,
     linger_until: Millis,
     lingered: usize,
+    /// The request goes to the application as soon as its head is whole.
+    streamed: Option<Stream>,
     loop_index: usize,
     key: usize,
     seat: Arc<Seat<Connection>>,
@@ -120,6 +130,7 @@ impl Connection {
             deadline: Millis::MAX,
             linger_until: Millis::MAX,
             lingered: 0,
+            streamed: None,
             loop_index,
             key,
             seat: Arc::new(Seat::new()),
@@ -148,7 +159,8 @@ impl Connection {
         self.suspended.is_some()
     }
 
-    pub(super) fn key(&self) -> usize {
+    /// Its place among the loop's connections; another connection may have it later.
+    pub fn key(&self) -> usize {
         self.key
     }
 
@@ -231,6 +243,11 @@ impl Connection {
                             return Step::Resume;
                         }
                         Ok(_) => self.end_exchange(),
+                    }
+                }
+                Phase::Discarding => {
+                    if let Some(step) = self.step_discarding(&mut share) {
+                        return step;
                     }
                 }
                 Phase::Lingering => return self.read_away(),
@@ -319,6 +336,11 @@ impl Connection {
                 Ok(Event::Head { consumed }) => {
                     self.consumed = consumed;
                     self.exchange.open_response();
+                    if let Some(stream) = &mut self.streamed {
+                        stream.open(&self.exchange.head);
+                        self.phase = Phase::Answering;
+                        return true;
+                    }
                     let body_awaited = self.consumed == self.exchange.input.len();
                     if self.exchange.head.expect_continue && body_awaited {
                         self.exchange.send_continue();
@@ -392,6 +414,7 @@ impl Connection {
         let asked_to_close = !self.exchange.head.keep_alive;
         let read_whole = self.consumed == self.exchange.input.len() && !self.readable;
         match self.exchange.ending {
+            Ending::KeepAlive if self.streamed.is_some() => self.phase = Phase::Discarding,
             Ending::KeepAlive => {
                 self.next_request();
                 self.phase = Phase::Reading;
@@ -400,16 +423,19 @@ impl Connection {
             Ending::Close if asked_to_close && read_whole && self.consumed > 0 => {
                 self.phase = Phase::Over
             }
-            Ending::Close => {
-                self.phase = match self.exchange.stream.shutdown_write() {
-                    Ok(()) => Phase::Lingering,
-                    Err(_) => Phase::Over,
-                };
-                self.readable = true;
-                self.exchange.input = Vec::new();
-            }
+            Ending::Close => self.linger(),
             Ending::Reset => self.phase = Phase::Over,
         }
+    }
+
+    /// Ends our side; the client's is read away, so that no reset overtakes what it was sent.
+    fn linger(&mut self) {
+        self.phase = match self.exchange.stream.shutdown_write() {
+            Ok(()) => Phase::Lingering,
+            Err(_) => Phase::Over,
+        };
+        self.readable = true;
+        self.exchange.input = Vec::new();
     }
 
     fn next_request(&mut self) {
@@ -457,7 +483,7 @@ impl Connection {
             }
             Phase::Reading if in_head && empty => millis(timeouts.idle),
             Phase::Reading if in_head => millis(timeouts.head),
-            Phase::Reading => millis(timeouts.body),
+            Phase::Reading | Phase::Discarding => millis(timeouts.body),
             Phase::Lingering => LINGER_SILENCE,
             Phase::Answering | Phase::Flushing | Phase::Over => millis(timeouts.write),
         };
@@ -479,7 +505,11 @@ impl Connection {
                 self.phase = Phase::Over;
             }
             Phase::Reading => self.refuse(408, "The request did not arrive in time.\n"),
-            Phase::Answering | Phase::Flushing | Phase::Lingering | Phase::Over => {
+            Phase::Answering
+            | Phase::Flushing
+            | Phase::Discarding
+            | Phase::Lingering
+            | Phase::Over => {
                 self.exchange.ending = Ending::Reset;
                 self.phase = Phase::Over;
             }

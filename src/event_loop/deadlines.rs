@@ -59,6 +59,11 @@ impl Deadlines {
         Some(Duration::from_millis(due.saturating_sub(now)))
     }
 
+    /// When the earliest entry is due.
+    pub fn next_due(&self) -> Option<Millis> {
+        self.heap.peek().map(|Reverse((due, ..))| *due)
+    }
+
     pub fn pop_due(&mut self, now: Millis) -> Option<(Millis, usize, u32)> {
         let Reverse((due, ..)) = self.heap.peek()?;
         if *due > now {
