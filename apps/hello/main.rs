@@ -22,7 +22,7 @@ struct Hello {
 
 impl Handler for Hello {
     fn handle(&mut self, exchange: &mut Exchange) -> Progress {
-        exchange.respond(&self.head, b"Hello, world!");
+        exchange.respond(&self.head, b"Hello, World!");
         Progress::Done
     }
 }

@@ -6,12 +6,12 @@ lets an application do or get wrong, so that tests and people can see how a serv
 ROUTES at the end is the list of routes.
 """
 
-import json
 import sys
-import tempfile
-import threading
 import time
-from urllib.parse import parse_qsl
+from _thread import allocate_lock
+
+# What only some routes need is imported by them: json, tempfile, threading and urllib are six megabytes, and this app is
+# there to show what a server needs.
 
 TEXT = ("Content-Type", "text/plain; charset=utf-8")
 HELLO = b"Hello, World!"
@@ -41,12 +41,14 @@ def text(start_response, body, status="200 OK", *headers):
 
 
 def as_json(start_response, value):
+    import json
     body = json.dumps(value, indent=1, sort_keys=True).encode() + b"\n"
     start_response("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(body)))])
     return [body]
 
 
 def query(environ):
+    from urllib.parse import parse_qsl
     return dict(parse_qsl(environ.get("QUERY_STRING", ""), keep_blank_values=True, encoding="latin-1"))
 
 
@@ -78,6 +80,7 @@ def busy(environ, start_response):
 
 def whoami(environ, start_response):
     """The thread that runs the view."""
+    import threading
     return text(start_response, f"{threading.get_ident()} {threading.current_thread().name}\n")
 
 
@@ -234,7 +237,7 @@ class Counted:
 
 
 COUNTS = {"begun": 0, "closed": 0}
-COUNTS_LOCK = threading.Lock()
+COUNTS_LOCK = allocate_lock()
 
 
 def count(what):
@@ -296,6 +299,7 @@ def file(environ, start_response):
     """wsgi.file_wrapper around a real file of ?size= (100000) bytes, from ?offset= (0) on."""
     options = query(environ)
     size, offset = int(options.get("size", 100_000)), int(options.get("offset", 0))
+    import tempfile
     whole = tempfile.TemporaryFile()
     for start in range(0, size, 65536):
         whole.write(bytes(i % 251 for i in range(start, min(start + 65536, size))))

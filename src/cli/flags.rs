@@ -3,6 +3,9 @@
 //! Owns what is written on the command line, in `--help` and in docs/configuration.md, which all come from here. The first
 //! paragraph of a flag's text is its line in `-h`; the rest says why. Must not check what goes together (`config`).
 
+// The texts are help texts first: brackets in them are the command line's, not links.
+#![allow(rustdoc::broken_intra_doc_links)]
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,8 +13,8 @@ use clap::Parser;
 use clap::builder::BoolishValueParser;
 
 use crate::config::{
-    AppSpec, AsgiSpec, BindAddress, EventLoop, Given, Interface, Lifespan, Pings, Seconds, Size, Threads, Timeouts,
-    UnderscoreNames, parse_mode,
+    AppSpec, AsgiSpec, BindAddress, EventLoop, Given, Interface, Lifespan, Pings, Seconds, Size,
+    Threads, Timeouts, UnderscoreNames, parse_mode,
 };
 use crate::http1::Limits;
 use crate::observe::access;
@@ -175,7 +178,7 @@ pub(super) struct Flags {
     /// The event loop of an ASGI application: auto, asyncio or uvloop
     ///
     /// auto takes uvloop if it can be imported. The start-up line tells which one runs.
-    #[arg(long = "loop", value_name = "NAME", env = "M0_LOOP", default_value_t = EventLoop::Auto, help_heading = ASGI)]
+    #[arg(id = "loop", long = "loop", value_name = "NAME", env = "M0_LOOP", default_value_t = EventLoop::Auto, help_heading = ASGI)]
     event_loop: EventLoop,
 
     /// Whether an ASGI application is told of start and stop: auto, on or off

@@ -32,7 +32,9 @@ const HEAD_READ: usize = 4096;
 const BODY_READ: usize = 64 * 1024;
 /// One connection gets at most this many bytes of a pass: a fast upload must not hold up the others.
 const SHARE: usize = 1024 * 1024;
-/// After an error answer the client's remaining bytes are read away for at most this long in all …
+/// After an error answer at most this many of the client's bytes are read away …
+const LINGER_BYTES: usize = 64 * 1024 * 1024;
+/// … for at most this long in all …
 const LINGER: Millis = 10_000;
 /// … and for at most this long in silence. Otherwise the reset could overtake the answer (RFC 9112 9.6).
 const LINGER_SILENCE: Millis = 2_000;
@@ -102,6 +104,7 @@ pub struct Connection {
     since: Millis,
     deadline: Millis,
     linger_until: Millis,
+    lingered: usize,
     /// The request goes to the application as soon as its head is whole.
     streamed: Option<Stream>,
     loop_index: usize,
@@ -126,6 +129,7 @@ impl Connection {
             since: now,
             deadline: Millis::MAX,
             linger_until: Millis::MAX,
+            lingered: 0,
             streamed: None,
             loop_index,
             key,
@@ -446,7 +450,13 @@ impl Connection {
             away.clear();
             match self.exchange.stream.recv(&mut away, BODY_READ) {
                 Ok(0) => return Step::Close,
-                Ok(_) => self.progressed = true,
+                Ok(read) => {
+                    self.progressed = true;
+                    self.lingered += read;
+                    if self.lingered > LINGER_BYTES {
+                        return Step::Close;
+                    }
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Step::Wait,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return Step::Close,
@@ -468,10 +478,10 @@ impl Connection {
         }
         self.waits_in_head = self.phase == Phase::Reading && in_head && !empty;
         let wait = match self.phase {
-            Phase::Reading if in_head && empty && !self.fresh => millis(timeouts.idle),
-            Phase::Reading if in_head && empty && draining => {
-                DRAIN_FIRST_REQUEST.min(millis(timeouts.head))
+            Phase::Reading if in_head && empty && draining && self.fresh => {
+                DRAIN_FIRST_REQUEST.min(millis(timeouts.idle))
             }
+            Phase::Reading if in_head && empty => millis(timeouts.idle),
             Phase::Reading if in_head => millis(timeouts.head),
             Phase::Reading | Phase::Discarding => millis(timeouts.body),
             Phase::Lingering => LINGER_SILENCE,

@@ -13,8 +13,8 @@ use std::io;
 use std::time::Duration;
 
 use crossbeam_deque::{Stealer, Worker};
-use mio::unix::SourceFd;
 use mio::event::Event;
+use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use slab::Slab;
 
@@ -30,8 +30,8 @@ mod mailbox;
 mod seat;
 mod streamed;
 
-pub use conn::{Connection, Piece, RawRead};
 use conn::Step;
+pub use conn::{Connection, Piece, RawRead};
 pub use deadlines::Millis;
 use deadlines::{Clock, Deadlines};
 use mailbox::Mail;
@@ -307,8 +307,7 @@ impl Loop {
         let key = self.entries.vacant_key();
         self.generation = self.generation.wrapping_add(1);
         let exchange = Exchange::new(stream, peer, local, Arc::clone(&self.common));
-        let mut connection =
-            Box::new(Connection::new(exchange, self.index, key, self.clock.now()));
+        let mut connection = Box::new(Connection::new(exchange, self.index, key, self.clock.now()));
         if self.knocks.is_some() {
             connection.deliver_streamed(self.generation);
         }

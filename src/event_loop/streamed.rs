@@ -91,8 +91,7 @@ impl Loop {
     /// After a knock that is due: whether the client's time is over. If not, it is watched on.
     pub fn is_overdue(&mut self, connection: &mut Connection, awaits: Awaits) -> bool {
         let now: Millis = self.clock.now();
-        let overdue =
-            connection.held_deadline(now, &self.common.timeouts, awaits) <= now;
+        let overdue = connection.held_deadline(now, &self.common.timeouts, awaits) <= now;
         if !overdue {
             self.watch(connection, awaits);
         }

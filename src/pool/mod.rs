@@ -426,7 +426,15 @@ impl<F: HandlerFactory> Shared<F> {
         let expected = station.expected.load(Ordering::Relaxed);
         // On one GIL a second active handler gains nothing unless the view is long enough to be rescued anyway.
         let long = if shared_gil { SLICE * 7 / 8 } else { LONG_VIEW };
-        if expected > long || !self.controls.baton {
+        if !self.controls.baton {
+            // The control is the pool that everybody has: a handler is woken for every job.
+            self.offer(station);
+            (0..queued)
+                .take_while(|_| self.sleep.call_another_thief())
+                .count();
+            return Verdict::Leave(None);
+        }
+        if expected > long {
             self.offer(station);
             let called = self.sleep.call_thief();
             return Verdict::Leave(if called { None } else { self.look_again() });

@@ -97,9 +97,11 @@ impl<D> Sleep<D> {
 
     /// Wakes a thief, if none is searching already and one can be spared. False if none can be spared.
     pub(crate) fn call_thief(&self) -> bool {
-        if self.searching.load(Ordering::SeqCst) > 0 {
-            return true;
-        }
+        self.searching.load(Ordering::SeqCst) > 0 || self.call_another_thief()
+    }
+
+    /// Wakes a thief although others may be searching, if one can be spared.
+    pub(crate) fn call_another_thief(&self) -> bool {
         if !self.claim(
             |counts| counts - ONE_PARKED,
             |counts| parked(counts) > lent(counts),

@@ -40,8 +40,9 @@ impl TurnSlice {
         }
     }
 
-    pub fn set_shared_gil(&self, shared: bool) {
-        self.shared_gil.store(shared, Ordering::Relaxed);
+    /// There is one GIL from now on. True for the one caller that made it so.
+    pub fn share_gil(&self) -> bool {
+        !self.shared_gil.swap(true, Ordering::Relaxed)
     }
 
     pub fn is_shared_gil(&self) -> bool {

@@ -55,6 +55,7 @@ pub fn log_view(py: Attached, raised: Raised, method: &[u8], target: &[u8]) {
 }
 
 /// The GIL is on although this is a free-threaded build.
+#[cfg(Py_GIL_DISABLED)]
 pub fn warn_gil(module: Option<&str>) {
     let who = match module {
         Some(module) => format!("the module {module} does not declare that it can run without it"),

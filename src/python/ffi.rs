@@ -18,6 +18,24 @@ unsafe extern "C" {
     fn _Py_SetImmortal(op: *mut PyObject);
 }
 
+unsafe extern "C" {
+    /// Include/cpython/classobject.h: the class of bound methods.
+    static mut PyMethod_Type: PyTypeObject;
+    /// Borrowed from the method.
+    pub fn PyMethod_Function(method: *mut PyObject) -> *mut PyObject;
+    /// Borrowed from the method.
+    pub fn PyMethod_Self(method: *mut PyObject) -> *mut PyObject;
+}
+
+/// True for a bound method.
+///
+/// # Safety
+/// `object` is live.
+pub unsafe fn PyMethod_Check(object: *mut PyObject) -> bool {
+    // SAFETY: the caller's promise; the address of a static of CPython's.
+    unsafe { Py_TYPE(object) == &raw mut PyMethod_Type }
+}
+
 /// Spares threads that share `op` the contention on its reference count: it is never freed from now on.
 /// Without effect on a GIL build, where counting costs nothing. Only before other threads can reach `op`.
 ///

@@ -1,71 +1,56 @@
-//! Which module brought the GIL back: listens to the warning that CPython gives when an import does so.
+//! Whether the GIL came back on a free-threaded build, and which module brought it.
 //!
-//! Owns a hook in `warnings.showwarning` for the time of one import. Runs on the main thread, attached. A build with a
-//! GIL has nothing to watch.
+//! Importing an extension module that does not declare itself safe turns the GIL on for the whole process, also in the
+//! middle of serving (docs/cpython-facts.md, "The GIL can come back on 3.14t"). Owns a hook in `warnings.showwarning`, which
+//! learns the module's name, and each handler's look at `sys._is_gil_enabled()` now and then, which learns the fact even
+//! if the warning was filtered away. Attached, on any thread. A build with a GIL has nothing to watch.
 
 #[cfg(not(Py_GIL_DISABLED))]
 mod watch {
-    use super::super::object::Attached;
+    use super::super::object::{Attached, Raised};
+    use crate::pool::turn_slice::TurnSlice;
 
-    pub struct GilWatch;
+    pub fn listen(_: Attached) {}
 
-    impl GilWatch {
-        pub fn start(_: Attached) -> GilWatch {
-            GilWatch
+    pub fn warn_if_on(_: Attached) {}
+
+    pub struct Watch;
+
+    impl Watch {
+        pub fn make(_: Attached) -> Result<Watch, Raised> {
+            Ok(Watch)
         }
 
-        pub fn finish(self, _: Attached) -> Option<String> {
-            None
-        }
+        #[inline]
+        pub fn request_ended(&self, _: Attached, _: &TurnSlice) {}
     }
 }
 
 #[cfg(Py_GIL_DISABLED)]
 mod watch {
-    use std::cell::RefCell;
+    use std::cell::Cell;
     use std::ptr;
+    use std::sync::Mutex;
+    use std::time::{Duration, Instant};
 
+    use super::super::interpreter::is_gil_enabled;
     use super::super::object::{Attached, Exception, Owned, Raised};
     use super::super::{fault, ffi};
+    use crate::pool::turn_slice::TurnSlice;
+    use crate::sync::lock;
 
-    thread_local! {
-        static CULPRIT: RefCell<Option<String>> = const { RefCell::new(None) };
-    }
+    /// The module that the last warning named. Never locked across a call into Python.
+    static CULPRIT: Mutex<Option<String>> = Mutex::new(None);
 
-    /// While it lives, the warning about the GIL goes to us and all others where they went before.
-    pub struct GilWatch {
-        /// The `warnings` module, what `showwarning` was, and what we put there; None if that failed.
-        hook: Option<(Owned, Owned, Owned)>,
-    }
-
-    impl GilWatch {
-        pub fn start(py: Attached) -> GilWatch {
-            let hook = install(py)
-                .map_err(|raised| fault::log_exception(py, raised, "watching for the GIL"))
-                .ok();
-            GilWatch { hook }
-        }
-
-        /// The module that brought the GIL back, if one did and the warning was not filtered away.
-        pub fn finish(self, py: Attached) -> Option<String> {
-            if let Some((module, before, ours)) = self.hook {
-                let restored = py.attribute(&module, c"showwarning").and_then(|now| {
-                    // The application may have put its own there: it keeps it.
-                    if now.ptr() == ours.ptr() {
-                        py.set_attribute(&module, c"showwarning", &before)
-                    } else {
-                        Ok(())
-                    }
-                });
-                if let Err(raised) = restored {
-                    fault::log_exception(py, raised, "restoring warnings.showwarning");
-                }
-            }
-            CULPRIT.take()
+    /// From now on the warning about the GIL comes to us, and all others go where they went before. An application that
+    /// puts a `showwarning` of its own in place, over ours, keeps it.
+    pub fn listen(py: Attached) {
+        if let Err(raised) = install(py) {
+            fault::log_exception(py, raised, "watching for the GIL");
         }
     }
 
-    fn install(py: Attached) -> Result<(Owned, Owned, Owned), Raised> {
+    fn install(py: Attached) -> Result<(), Raised> {
         let module = py.import(c"warnings")?;
         let before = py.attribute(&module, c"showwarning")?;
         let definition = Box::leak(Box::new(ffi::PyMethodDef {
@@ -84,8 +69,7 @@ mod watch {
                 ptr::null_mut(),
             ))?
         };
-        py.set_attribute(&module, c"showwarning", &ours)?;
-        Ok((module, before, ours))
+        py.set_attribute(&module, c"showwarning", &ours)
     }
 
     /// `showwarning(message, category, filename, lineno, file=None, line=None)`; `before` is what it was.
@@ -94,34 +78,109 @@ mod watch {
         arguments: *mut ffi::PyObject,
         named: *mut ffi::PyObject,
     ) -> *mut ffi::PyObject {
-        // SAFETY: CPython calls this attached.
-        let py = unsafe { Attached::assume() };
-        // SAFETY: a tuple of arguments, whose items it keeps alive.
-        let message = unsafe {
-            (ffi::PyTuple_GET_SIZE(arguments) > 0)
-                .then(|| Owned::borrowed(ffi::PyTuple_GET_ITEM(arguments, 0)))
-        };
-        if let Some(message) = message
-            && py.is_instance(&message, Exception::RuntimeWarning)
-            && let Ok(text) = py.display(&message)
-            && let Some(module) = module_in(&text)
-        {
-            CULPRIT.set(Some(module.to_owned()));
-            return py.none().into_ptr();
-        }
-        // SAFETY: attached; the arguments as they came.
-        unsafe { ffi::PyObject_Call(before, arguments, named) }
+        super::super::types::entry(|py| {
+            // SAFETY: a tuple of arguments, which keeps its items alive.
+            let message = unsafe {
+                (ffi::PyTuple_GET_SIZE(arguments) > 0)
+                    .then(|| Owned::borrowed(ffi::PyTuple_GET_ITEM(arguments, 0)))
+            };
+            if let Some(message) = message
+                && py.is_instance(&message, Exception::RuntimeWarning)
+                && let Some(module) = module_in(&py.display(&message)?)
+            {
+                *lock(&CULPRIT) = Some(module.to_owned());
+                return Ok(py.none());
+            }
+            // SAFETY: attached; the arguments as they came.
+            unsafe { Owned::new(ffi::PyObject_Call(before, arguments, named)) }
+        })
     }
 
-    /// The name in the text of Python/import.c, `import_ensure_gil…`.
+    /// The name in the text of Python/import.c (`_PyImport_EnableGILAndWarn`).
     pub(super) fn module_in(text: &str) -> Option<&str> {
         text.strip_prefix("The global interpreter lock (GIL) has been enabled to load module '")?
             .split('\'')
             .next()
     }
+
+    /// After the application's import.
+    pub fn warn_if_on(py: Attached) {
+        if is_gil_enabled(py) {
+            warn();
+        }
+    }
+
+    fn warn() {
+        let culprit = lock(&CULPRIT).clone();
+        fault::warn_gil(culprit.as_deref());
+    }
+
+    /// Requests between two looks. A look costs some 50 ns.
+    const LOOK_EVERY: u32 = 256;
+    /// The GIL is also on for a moment while any extension module is imported: only one that stays on is news.
+    const STAYS_ON: Duration = Duration::from_millis(100);
+
+    /// One handler's looks.
+    pub struct Watch {
+        is_enabled: Owned,
+        /// Requests until the next look.
+        left: Cell<u32>,
+        seen_on: Cell<Option<Instant>>,
+    }
+
+    impl Watch {
+        pub fn make(py: Attached) -> Result<Watch, Raised> {
+            let sys = py.import(c"sys")?;
+            let is_enabled = py.attribute(&sys, c"_is_gil_enabled")?;
+            Ok(Watch {
+                is_enabled,
+                left: Cell::new(LOOK_EVERY),
+                seen_on: Cell::new(None),
+            })
+        }
+
+        /// When the GIL is found to have come back for good, the handlers take turns from now on.
+        #[inline]
+        pub fn request_ended(&self, py: Attached, turns: &TurnSlice) {
+            match self.left.get() {
+                0 => self.look(py, turns),
+                left => self.left.set(left - 1),
+            }
+        }
+
+        #[cold]
+        fn look(&self, py: Attached, turns: &TurnSlice) {
+            self.left.set(LOOK_EVERY);
+            if turns.is_shared_gil() {
+                return;
+            }
+            let is_on = match py.call(&self.is_enabled, []) {
+                // SAFETY: attached; comparing addresses.
+                Ok(answer) => unsafe { answer.ptr() == ffi::Py_True() },
+                Err(Raised) => {
+                    drop(py.take_exception());
+                    false
+                }
+            };
+            match self.seen_on.get() {
+                _ if !is_on => self.seen_on.set(None),
+                Some(since) if since.elapsed() >= STAYS_ON => {
+                    // One of the handlers says it.
+                    if turns.share_gil() {
+                        warn();
+                    }
+                }
+                since => {
+                    // Every request looks until it is decided.
+                    self.seen_on.set(since.or_else(|| Some(Instant::now())));
+                    self.left.set(0);
+                }
+            }
+        }
+    }
 }
 
-pub use watch::GilWatch;
+pub use watch::{Watch, listen, warn_if_on};
 
 #[cfg(all(test, Py_GIL_DISABLED))]
 mod tests {

@@ -10,10 +10,9 @@ use std::path::PathBuf;
 use std::ptr;
 
 use super::app::{self, App};
-use super::gil_watch::GilWatch;
 use super::object::Attached;
 use super::probe::{self, Version};
-use super::{StartError, fault, ffi, wsgi};
+use super::{StartError, fault, ffi, gil_watch, wsgi};
 use crate::config::AppSpec;
 use crate::observe::log;
 
@@ -61,16 +60,11 @@ impl Interpreter {
     /// Imports the application that the settings name. Its import runs on the main thread, before any handler exists.
     pub fn load_app(&mut self) -> Result<App, StartError> {
         let spec = self.spec.clone();
-        let had_gil = self.gil;
         let (loaded, gil) = self.attached(|py| {
-            let watch = GilWatch::start(py);
+            gil_watch::listen(py);
             let loaded = app::load(py, &spec);
-            let culprit = watch.finish(py);
-            let gil = is_gil_enabled(py);
-            if gil && !had_gil {
-                fault::warn_gil(culprit.as_deref());
-            }
-            (loaded, gil)
+            gil_watch::warn_if_on(py);
+            (loaded, is_gil_enabled(py))
         });
         self.gil = gil;
         loaded

@@ -6,7 +6,8 @@
 //! | `object` | references and attachment as Rust types |
 //! | `probe` | which installation, and whether it fits |
 //! | `interpreter` | configuration, start, end; the main thread's state |
-//! | `app`, `interface`, `gil_watch` | loading the application |
+//! | `app`, `interface`, `share` | loading the application |
+//! | `gil_watch` | a GIL that comes back |
 //! | `fault` | tracebacks and log lines |
 //! | `thread`, `gate` | handler threads' states, attaching and detaching |
 //! | `wsgi/` | PEP 3333 |
@@ -22,6 +23,7 @@ mod interface;
 mod interpreter;
 mod object;
 mod probe;
+mod share;
 mod thread;
 mod types;
 mod wsgi;

@@ -323,12 +323,10 @@ impl Attached {
 
     /// Sets an exception of one of CPython's own classes.
     pub fn raise(self, class: Exception, text: &str) -> Raised {
-        // SAFETY: `self`; the class is a static of CPython's.
-        unsafe {
-            // Without memory for the text, that is what was raised instead.
-            if let Ok(text) = self.str(text) {
-                ffi::PyErr_SetObject(class.object(), text.ptr());
-            }
+        // If there is no memory for the text, that is the exception which is set.
+        if let Ok(text) = self.str(text) {
+            // SAFETY: `self`; the class is a static of CPython's.
+            unsafe { ffi::PyErr_SetObject(class.object(), text.ptr()) };
         }
         Raised
     }

@@ -50,6 +50,12 @@ impl Version {
             == (other.major, other.minor, other.free_threaded)
     }
 
+    /// What has to fit: `CPython 3.14t`.
+    fn series(&self) -> String {
+        let threads = if self.free_threaded { "t" } else { "" };
+        format!("CPython {}.{}{threads}", self.major, self.minor)
+    }
+
     /// The script that runs a command with an m0serve for this ABI.
     fn script(&self) -> Option<&'static str> {
         match (self.major, self.minor, self.free_threaded) {
@@ -193,9 +199,10 @@ fn ask(interpreter: &Path, origin: &Origin) -> Result<Installation, StartError> 
 
 fn mismatch(found: &Installation, origin: &Origin, linked: &Version) -> String {
     let mut text = format!(
-        "the interpreter {origin} is {} ({}), but this m0serve is built for {linked}",
+        "the interpreter {origin} is {} ({}), but this m0serve is built for {}",
         found.version,
         found.executable.display(),
+        linked.series(),
     );
     match found.version.script() {
         Some(script) => text.push_str(&format!(
@@ -241,7 +248,7 @@ mod tests {
             text.contains("CPython 3.14.7t (/venv/bin/python3)"),
             "{text}"
         );
-        assert!(text.contains("built for CPython 3.13.0"), "{text}");
+        assert!(text.contains("built for CPython 3.13."), "{text}");
         assert!(text.contains("scripts/py314t"), "{text}");
     }
 

@@ -210,14 +210,15 @@ fn local_answers(settings: &Settings) -> Option<Arc<dyn LocalAnswers>> {
         .map(|path| Arc::new(Health::new(path)) as Arc<dyn LocalAnswers>)
 }
 
-/// `4 loops × 5 handlers`, `1 loop`: how many threads of which kind.
+/// `4 loops, 20 handlers`: how many threads of which kind. A loop's driver is a handler too.
 fn shape(settings: &Settings) -> String {
-    let loops = match settings.threads {
-        1 => "1 loop".to_string(),
-        many => format!("{many} loops"),
+    let count = |number: usize, word: &str| {
+        format!("{number} {word}{}", if number == 1 { "" } else { "s" })
     };
-    match settings.blocking_threads {
-        0 => loops,
-        standbys => format!("{loops} × {} handlers", standbys + 1),
-    }
+    let handlers = settings.threads * (settings.blocking_threads + 1);
+    format!(
+        "{}, {}",
+        count(settings.threads, "loop"),
+        count(handlers, "handler")
+    )
 }

@@ -64,8 +64,8 @@ struct Offer {
     server_no_context_takeover: bool,
     client_no_context_takeover: bool,
     server_max_window_bits: Option<u8>,
-    /// The client is able to obey a limit, and perhaps proposes one.
-    client_max_window_bits: Option<Option<u8>>,
+    /// The client is able to obey a limit, and perhaps proposes one: none is asked for.
+    client_max_window_bits: bool,
     /// It has a parameter twice, one that isn't known, or one with a value that can't be (RFC 7692 7.1).
     declined: bool,
 }
@@ -83,11 +83,8 @@ impl Offer {
             (b"server_max_window_bits", Some(Some(bits))) => {
                 self.server_max_window_bits.replace(bits).is_none()
             }
-            (b"client_max_window_bits", None) => {
-                self.client_max_window_bits.replace(None).is_none()
-            }
-            (b"client_max_window_bits", Some(Some(bits))) => {
-                self.client_max_window_bits.replace(Some(bits)).is_none()
+            (b"client_max_window_bits", None | Some(Some(_))) => {
+                !std::mem::replace(&mut self.client_max_window_bits, true)
             }
             _ => false,
         };
@@ -99,15 +96,8 @@ impl Offer {
         if self.declined || self.server_max_window_bits == Some(8) {
             return None;
         }
-        let ours = settings.window_bits.clamp(9, 15);
-        let theirs = settings.client_window_bits.clamp(9, 15);
         Some(Agreed {
-            server_bits: ours.min(self.server_max_window_bits.unwrap_or(15)),
-            // A client that didn't offer to obey can't be limited (RFC 7692 7.1.2.2).
-            client_bits: match self.client_max_window_bits {
-                None => 15,
-                Some(proposed) => theirs.min(proposed.unwrap_or(15)),
-            },
+            server_bits: self.server_max_window_bits.unwrap_or(15),
             server_takeover: settings.context_takeover && !self.server_no_context_takeover,
             client_takeover: settings.client_context_takeover && !self.client_no_context_takeover,
             level: settings.level.clamp(1, 9),
@@ -134,13 +124,9 @@ pub(super) fn answer(agreed: &Agreed) -> String {
     if !agreed.client_takeover {
         text.push_str("; client_no_context_takeover");
     }
-    for (name, bits) in [
-        ("server_max_window_bits", agreed.server_bits),
-        ("client_max_window_bits", agreed.client_bits),
-    ] {
-        if bits < 15 {
-            write!(text, "; {name}={bits}").expect("a String takes any text");
-        }
+    if agreed.server_bits < 15 {
+        write!(text, "; server_max_window_bits={}", agreed.server_bits)
+            .expect("a String takes any text");
     }
     text
 }

@@ -9,6 +9,7 @@ import socket
 import tempfile
 
 import pytest
+
 from harness.gates import Gate
 from harness.serving import Server
 

@@ -116,6 +116,17 @@ def test_binds_by_environment(serve, any_mode):
     _answers(server)
 
 
+def test_several_binds_by_environment(serve, any_mode):
+    server = serve(*any_mode, BARE, bind=[], env=serving.environment(M0_BIND="127.0.0.1:0,127.0.0.2:0"))
+    assert len(server.addresses) == 2
+    _answers(server)
+
+
+def test_unix_mode(serve, any_mode, short_path):
+    serve(*any_mode, "--uds-mode", "600", BARE, bind=[f"unix:{short_path}"])
+    assert stat.S_IMODE(os.stat(short_path).st_mode) == 0o600
+
+
 def test_a_flag_goes_before_its_environment(serve, any_mode):
     server = serve(*any_mode, BARE, env=serving.environment(M0_BIND="127.0.0.3:0"))
     assert host_and_port(server.address)[0] == "127.0.0.1"

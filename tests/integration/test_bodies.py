@@ -1,6 +1,7 @@
 """The iterable that a view returns: every shape of it, its exceptions, its close(), its length."""
 
 import pytest
+
 from harness.wire import Closed, Truncated, get
 
 APP = "bodies:application"

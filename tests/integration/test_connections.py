@@ -5,6 +5,7 @@ import select
 import socket
 
 import pytest
+
 from harness.wire import HANG, Closed, get, post
 
 BARE = "probe:application"
@@ -104,20 +105,18 @@ def test_a_refusal_ends_in_fin_not_reset(shared, mode):
         assert client.sock.recv(1) == b""  # ConnectionResetError here is the fault
 
 
-def test_lingering_has_an_end(serve, mode):
-    """A client that never stops sending after a refusal doesn't hold the connection for ever."""
-    server = serve(*mode, "--timeout-idle", "1", "--timeout-head", "1", "--timeout-body", "1", BARE)
+def test_lingering_has_an_end(shared, any_mode):
+    """A client that never stops sending after a refusal doesn't hold the connection for ever (ten seconds now)."""
+    server = shared(*any_mode, BARE)
     with server.connect() as client:
         client.send(b"GET / HTTP/9.9\r\nHost: a\r\n\r\n")
         assert client.read_response().status == 505
-        poll = select.poll()
-        poll.register(client.sock, select.POLLHUP | select.POLLERR | select.POLLOUT)
-        for _ in range(1_000_000):
-            try:
-                client.sock.send(b"x" * 1000)
-            except (BrokenPipeError, ConnectionResetError):
+        gone = select.poll()
+        gone.register(client.sock, select.POLLHUP | select.POLLERR)
+        for _ in range(200):
+            if gone.poll(250) or not client.offer(b"x"):
                 return
-        raise AssertionError("a gigabyte was read from a refused connection")
+        raise AssertionError("a refused connection is read from without end")
 
 
 def test_a_client_that_resets_while_its_view_runs(shared, mode, gate):

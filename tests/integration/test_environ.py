@@ -4,6 +4,7 @@ import http.cookies
 import json
 
 import pytest
+
 from harness import serving
 from harness.wire import connect, get, host_and_port, post, post_chunked
 
@@ -128,6 +129,15 @@ def test_underscores_forge_no_header(shared, mode):
     assert environ.get("CONTENT_LENGTH", "") == ""
 
 
+def test_underscores_as_one_likes(shared, mode):
+    """--header-underscores: refuse them, or allow them where a client can't forge what matters."""
+    refusing = shared(*mode, "--header-underscores", "refuse", BARE)
+    assert refusing.fetch(get("/environ", "X_A: 1")).status == 400
+    assert refusing.fetch(get("/environ", "X-A: 1")).status == 200
+    allowing = shared(*mode, "--header-underscores", "allow", BARE)
+    assert _texts(allowing, get("/environ", "X_A: 1"))["HTTP_X_A"] == "1"
+
+
 @pytest.mark.parametrize("name", ["X-Long-" + "n" * 200, "X-1", "x-lower-case", "X-UPPER", "!#$%&'*+-.^`|~X"])
 def test_any_header_name(shared, mode, name):
     environ = _texts(shared(*mode, BARE), get("/environ", f"{name}: value"))
@@ -217,20 +227,20 @@ def test_odd_octets_in_the_target(shared, mode, wire):
 
 
 ROOTED = {
-    "/": ("/root", "/"),
-    "/other": ("/root", "/other"),
-    "/root": ("/root", ""),
-    "/root/": ("/root", "/"),
-    "/root/a": ("/root", "/a"),
-    "/rooted": ("/root", "/rooted"),
-    "/root/root/a": ("/root", "/root/a"),
+    "/": ("/mount", "/"),
+    "/other": ("/mount", "/other"),
+    "/mount": ("/mount", ""),
+    "/mount/": ("/mount", "/"),
+    "/mount/a": ("/mount", "/a"),
+    "/mounted": ("/mount", "/mounted"),
+    "/mount/mount/a": ("/mount", "/mount/a"),
 }
 
 
 @pytest.mark.parametrize("wire", ROOTED)
 def test_root_path(shared, mode, wire):
     """Behind a proxy that strips the prefix, and behind one that doesn't."""
-    environ = _texts(shared(*mode, "--root-path", "/root", "probe:shown"), get(wire))
+    environ = _texts(shared(*mode, "--root-path", "/mount", "probe:shown"), get(wire))
     assert (environ["SCRIPT_NAME"], environ["PATH_INFO"]) == ROOTED[wire]
 
 

@@ -3,6 +3,7 @@
 import select
 
 import pytest
+
 from harness.wire import chunked, get
 
 BARE = "probe:application"

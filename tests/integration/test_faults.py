@@ -1,6 +1,7 @@
 """Exceptions in views: a 500 for the client, the traceback for the log, and a server that goes on; wsgi.errors."""
 
 import pytest
+
 from harness.wire import get, post
 
 APP = "faults:application"

@@ -9,6 +9,7 @@ import subprocess
 import httpx
 import pytest
 import requests
+
 from harness import serving
 from harness.wire import host_and_port
 

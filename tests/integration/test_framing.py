@@ -3,6 +3,7 @@
 import json
 
 import pytest
+
 from harness.wire import chunked, get, post, post_chunked
 
 BARE = "probe:application"

@@ -5,6 +5,7 @@ import json
 
 import pytest
 import reading
+
 from harness.wire import get, post, post_chunked
 
 APP = "reading:application"

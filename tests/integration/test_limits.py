@@ -5,6 +5,7 @@ value, without the CRLF; a body by its decoded octets.
 """
 
 import pytest
+
 from harness.wire import get, post, post_chunked
 
 BARE = "probe:application"
@@ -113,6 +114,12 @@ def test_the_whole_head(shared, mode, beyond):
         _refused(server, request, {431})
     else:
         assert server.fetch(request).status == 200
+
+
+def test_the_whole_head_by_option(shared, mode):
+    server = shared(*mode, "--limit-head-size", "10000", BARE)
+    assert server.fetch(get("/target/a", "X-A: " + "a" * 4000, "X-B: " + "b" * 4000)).status == 200
+    _refused(server, get("/target/a", *(f"X-{n}: " + "a" * 4000 for n in range(3))), {431})
 
 
 def test_body_of_known_length(shared, mode):

@@ -18,9 +18,11 @@ def test_health_without_python(serve, mode):
 
 def test_health_while_every_thread_is_held(serve, pool_mode, gate):
     server = serve(*pool_mode, "--health-path", "/health", BARE)
-    clients = [server.connect() for _ in range(int(pool_mode[1]) * int(pool_mode[3]))]
+    handlers = int(pool_mode[1]) * int(pool_mode[3])
+    clients = [server.connect() for _ in range(handlers * 3)]
     for client in clients:
         client.send(get(f"/hold?gate={gate.path}"))
+    for _ in range(handlers):
         gate.next()
     for _ in range(10):
         assert server.fetch(get("/health")).status == 200
@@ -49,7 +51,7 @@ def test_access_log_format(serve, any_mode):
     """gunicorn's atoms."""
     lines = _log(serve, any_mode, "--access-log-format", "LINE %(h)s|%(m)s|%(U)s|%(q)s|%(H)s|%(s)s|%(B)s|%(f)s|%(a)s|%({user-agent}i)s|%({content-type}o)s|%(D)s")
     first = next(line for line in lines if line.startswith("LINE") and "/target/a" in line)
-    assert re.fullmatch(r"LINE 127\.0\.0\.1\|GET\|/target/a\|b=c\|HTTP/1\.1\|200\|18\|http://r/\|agent/1\|agent/1\|text/plain\|\d+", first), first
+    assert re.fullmatch(r"LINE 127\.0\.0\.1\|GET\|/target/a\|b=c\|HTTP/1\.1\|200\|17\|http://r/\|agent/1\|agent/1\|text/plain\|\d+", first), first
 
 
 def test_access_log_json(serve, any_mode):
@@ -57,6 +59,17 @@ def test_access_log_json(serve, any_mode):
     records = [json.loads(line) for line in lines if line.startswith("{")]
     assert len(records) >= 3
     assert any(200 in record.values() for record in records)
+
+
+def test_access_log_in_a_file(serve, any_mode, tmp_path):
+    log = tmp_path / "access.log"
+    server = serve(*any_mode, "--access-log", log, BARE)
+    for n in range(200):
+        server.fetch(get(f"/target/{n}"))
+    assert server.stop() == 0
+    lines = log.read_text().splitlines()
+    assert len(lines) == 200
+    assert all(f"GET /target/{n} HTTP/1.1" in line for n, line in enumerate(lines))
 
 
 def test_no_access_log_by_default(serve, any_mode):

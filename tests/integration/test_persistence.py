@@ -1,6 +1,7 @@
 """Keep-alive and `Connection` in HTTP/1.0 and 1.1 (RFC 9112 9.3), and how a body's end is known to each."""
 
 import pytest
+
 from harness.wire import get, post
 
 BARE = "probe:application"

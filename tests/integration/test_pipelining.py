@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+
 from harness.wire import HANG, get, post, post_chunked
 
 BARE = "probe:application"

@@ -4,8 +4,12 @@ Each is sent whole and byte by byte. The answer must be one strict response that
 nothing that came behind the refused bytes may be taken for a request (smuggling).
 """
 
+import contextlib
+from random import Random
+
 import pytest
-from harness.wire import get
+
+from harness.wire import Closed, get, post, post_chunked
 
 P = b"POST /target/p HTTP/1.1\r\nHost: a\r\n"
 G = b"GET /target/g HTTP/1.1\r\nHost: a\r\n"
@@ -185,6 +189,44 @@ def test_refused_behind_a_good_request(shared, mode, name):
         assert response.status in statuses
         assert response.closes
         client.expect_end()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_damaged_requests_get_sound_answers(shared, mode, seed):
+    """Octets of good and bad requests changed, lost or doubled at random: whatever it makes of them, the server answers
+    in well-formed HTTP, and goes on."""
+    random = Random(seed)
+    good = [get("/target/a"), post("/echo", b"hello"), post_chunked("/echo", b"hel", b"lo"), get("/target/b", "X-A: b")]
+    sources = good + [data for data, _ in CASES.values() if len(data) < 1000]
+    server = shared(*mode, "probe:application")
+    for _ in range(500):
+        data = bytearray(random.choice(sources) + random.choice(good))
+        for _ in range(random.randint(1, 4)):
+            at = random.randrange(len(data))
+            match random.randrange(4):
+                case 0:
+                    data[at] = random.choice(b"\r\n\0 :;,\t0aZ\xff") if random.random() < 0.7 else random.randrange(256)
+                case 1:
+                    del data[at]
+                case 2:
+                    data[at:at] = data[at : at + random.randint(1, 20)]
+                case 3:
+                    del data[at : at + random.randint(1, 20)]
+        with server.connect() as client:
+            client.offer(bytes(data))
+            with contextlib.suppress(OSError):
+                client.half_close()
+            try:
+                while True:
+                    response = client.read_response()
+                    assert response.status in (200, 400, 413, 414, 417, 431, 501, 505)
+                    if response.closes:
+                        client.expect_end()
+            except Closed:
+                pass
+            except AssertionError as fault:
+                raise AssertionError(f"for {bytes(data)!r}") from fault
+    assert server.fetch(get("/target/next")).body == b"GET /target/next?"
 
 
 def test_refusals_reach_no_view(serve, any_mode):

@@ -1,7 +1,7 @@
 """What an application keeps beyond its request must be safe to use: no crash, no octet in another's answer."""
 
 import pytest
-from harness import proc
+
 from harness.wire import get, post
 
 APP = "stash:application"
@@ -40,10 +40,15 @@ def test_kept_until_the_end_of_the_process(serve, mode):
     assert server.stop() == 0
 
 
-def test_cycles_through_the_environ_are_collected(serve, mode, record_property):
-    """environ and start_response in a cycle: garbage, not a leak."""
+def test_cycles_through_the_environ_are_collected(serve, mode):
+    """environ and start_response in a cycle: garbage, not a leak. Objects are counted behind a collection, because
+    3.14t's collector lets the memory grow by a tenth each time before it starts."""
     server = serve(*mode, APP)
     request = get("/cycle", *(f"X-{n}: {'v' * 100}" for n in range(20)))
+
+    def objects():
+        server.fetch(get("/objects"))
+        return server.fetch(get("/objects")).body.decode()
 
     def rounds(count):
         with server.connect() as client:
@@ -52,9 +57,8 @@ def test_cycles_through_the_environ_are_collected(serve, mode, record_property):
                 for _ in range(50):
                     client.read_response()
 
+    rounds(10)
+    before = objects()
     rounds(60)
-    before = proc.rss_kb(server.pid)
-    rounds(120)
-    growth = proc.rss_kb(server.pid) - before
-    record_property("rss_growth_kb", growth)
-    assert growth < 12 * 1024
+    after = objects()
+    assert int(after.split()[0]) - int(before.split()[0]) < 500, f"{before} became {after}"

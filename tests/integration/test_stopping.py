@@ -9,8 +9,10 @@ import contextlib
 import re
 import signal
 import threading
+import time
 
 import pytest
+
 from harness.wire import HANG, Closed, Truncated, connect, get, post
 
 APP = "lifecycle:application"
@@ -18,15 +20,15 @@ SIGNALS = [signal.SIGTERM, signal.SIGINT]
 
 
 def _until_refused(server):
-    """The server has stopped accepting: an event that others can see."""
-    import time
-
+    """The server has stopped accepting: an event that others can see, by asking now and then."""
     end = time.monotonic() + HANG
+    pause = threading.Event()
     while time.monotonic() < end:
         try:
             connect(server.address).close()
         except (ConnectionRefusedError, FileNotFoundError, ConnectionResetError):
             return
+        pause.wait(0.005)
     raise AssertionError("the server still accepts after the signal")
 
 
@@ -58,11 +60,13 @@ def test_a_view_in_flight_is_answered(serve, mode, gate, number):
         client.send(get(f"/?gate={gate.path}"))
         visit = gate.next()
         server.send_signal(number)
-        _until_refused(server)
+        if mode.has_pool:
+            _until_refused(server)
         visit.release()
         response = client.read_response()
         assert (response.status, response.body) == (200, b"served")
-        assert response.closes
+        # A lone loop is inside the view, so that nobody can tell when the signal has been noticed.
+        assert response.closes or not mode.has_pool
         client.expect_end()
     assert server.wait() == 0
     assert "after 1 views" in server.stderr.text()
@@ -133,14 +137,15 @@ def test_queued_requests_are_answered(serve, mode, gate, short_path):
             held = 1
         first = gate.next()
         server.send_signal(signal.SIGTERM)
-        _until_refused(server)
+        if mode.has_pool:
+            _until_refused(server)
         first.release()
         for _ in range(held - 1):
             gate.next().release()
         for client in clients:
             response = client.read_response()
             assert (response.status, response.body) == (200, b"served")
-            assert response.closes
+            assert response.closes or not mode.has_pool
             client.expect_end()
     assert server.wait() == 0
     assert f"after {held} views" in server.stderr.text()

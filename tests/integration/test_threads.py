@@ -1,9 +1,12 @@
 """Views and threads: how many at once, who waits, and what a request finds in its thread."""
 
 import contextlib
+import select
 import threading
 
 import pytest
+
+from harness import serving
 from harness.wire import HANG, get, post
 
 BARE = "probe:application"
@@ -36,9 +39,9 @@ def test_a_generator_keeps_its_request_s_context(shared, mode):
 
 
 def test_slow_views_delay_nobody(shared, pool_mode, gate):
-    """As many views wait as there are standby threads; the loop serves others."""
+    """All threads of the pool but one are in views that wait: others are served at once."""
     server = shared(*pool_mode, BARE)
-    standby = {"pool": 4, "loops": 4}[pool_mode.name]
+    standby = int(pool_mode[1]) * int(pool_mode[3]) - 1
     with contextlib.ExitStack() as stack:
         slow = [stack.enter_context(server.connect()) for _ in range(standby)]
         visits = []
@@ -75,71 +78,57 @@ def test_a_view_blocked_on_another_request(serve, pool_mode, gate):
         assert second.read_response().body == b"came"
 
 
+def _next_refusals(clients, count, gate=None):
+    """Read until `count` clients have their answer; those held at the gate are let go as they come, if one is given."""
+    refused = []
+    waiting = {client.sock.fileno(): client for client in clients}
+    poll = select.poll()
+    for number in waiting:
+        poll.register(number, select.POLLIN)
+    if gate is not None:
+        poll.register(gate, select.POLLIN)
+    answered = 0
+    while answered < count:
+        ready = poll.poll(HANG * 1000)
+        assert ready, f"{answered} answers of {count} came"
+        for number, _ in ready:
+            if gate is not None and number == gate.fileno():
+                gate.next().release()
+                continue
+            response = waiting[number].read_response()
+            if response.status == 503:
+                assert response.one("retry-after")
+                refused.append(response)
+            else:
+                assert response.body == b"held"
+            answered += 1
+            clients.remove(waiting[number])
+            poll.unregister(number)
+    return refused
+
+
 def test_the_queue_is_bounded(serve, pool_mode, gate):
-    """--queue-limit: what finds no place gets 503 and Retry-After at once, and the others are served."""
+    """--queue-limit: what finds no place gets 503 and Retry-After; the others are served."""
     server = serve(*pool_mode, "--queue-limit", "2", BARE)
-    loops = int(pool_mode[1])
-    handlers = loops * (int(pool_mode[3]) + 1)
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(server.connect()) for _ in range(40)]
         for client in clients:
             client.send(get(f"/hold?gate={gate.path}"))
-        refused = []
-
-        def read(client):
-            response = client.read_response()
-            if response.status == 503:
-                refused.append(response)
-            else:
-                assert response.body == b"held"
-
-        readers = [threading.Thread(target=read, args=(client,)) for client in clients]
-        for reader in readers:
-            reader.start()
-        with contextlib.suppress(TimeoutError):
-            while any(reader.is_alive() for reader in readers):
-                gate.next(timeout=2).release()
-        for reader in readers:
-            reader.join(HANG)
-            assert not reader.is_alive()
-        for response in refused:
-            assert response.one("retry-after")
-        assert len(refused) <= 40 - handlers
+        refused = _next_refusals(clients, 40, gate)
+        assert 0 < len(refused) <= 40 - 2
     assert server.fetch(get("/target/after")).status == 200
 
 
 def test_a_full_queue_is_refused_at_once(serve, pool_mode, gate):
     """While every thread is held: the refusals come without any view ending."""
     server = serve(*pool_mode, "--queue-limit", "2", BARE)
-    handlers = int(pool_mode[1]) * (int(pool_mode[3]) + 1)
+    loops, standby = int(pool_mode[1]), int(pool_mode[3])
     with contextlib.ExitStack() as stack:
-        clients = [stack.enter_context(server.connect()) for _ in range(handlers + 2 * int(pool_mode[1]) + 10)]
+        clients = [stack.enter_context(server.connect()) for _ in range(loops * (standby + 1 + 2) + 10)]
         for client in clients:
             client.send(get(f"/hold?gate={gate.path}"))
-        refused = 0
-        import select
-
-        poll = select.poll()
-        by_number = {}
-        for client in clients:
-            poll.register(client.sock, select.POLLIN)
-            by_number[client.sock.fileno()] = client
-        while refused < 10:
-            ready = poll.poll(HANG * 1000)
-            assert ready, f"only {refused} were refused while no view ended"
-            for number, _ in ready:
-                client = by_number[number]
-                response = client.read_response()
-                assert response.status == 503
-                assert response.one("retry-after")
-                refused += 1
-                poll.unregister(number)
-                clients.remove(client)
-        with contextlib.suppress(TimeoutError):
-            for _ in clients:
-                gate.next().release()
-        for client in clients:
-            assert client.read_response().status in (200, 503)
+        assert len(_next_refusals(clients, 10)) >= 10
+        _next_refusals(clients, len(clients), gate)
 
 
 def test_requests_of_many_threads(shared, mode):
@@ -162,6 +151,37 @@ def test_requests_of_many_threads(shared, mode):
     for thread in threads:
         thread.join()
     assert not faults, faults
+
+
+@pytest.mark.parametrize("switch", ["M0_BATON=0", "M0_POOL_TURN=0", "M0_LOOP_ATTACHED=1"])
+def test_switches_for_comparison(serve, mode, switch):
+    """The controls of the benchmarks change the cost of an answer, never the answer."""
+    name, _, value = switch.partition("=")
+    server = serve(*mode, BARE, env=serving.environment(**{name: value}))
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(server.connect()) for _ in range(10)]
+        for round_ in range(20):
+            for n, client in enumerate(clients):
+                client.send(post("/echo", f"{n} {round_}".encode()) + get(f"/target/{n}"))
+            for n, client in enumerate(clients):
+                assert client.read_response().body == f"{n} {round_}".encode()
+                assert client.read_response().body == f"GET /target/{n}?".encode()
+
+
+@pytest.mark.parametrize("pin", ["off", "0", "auto"])
+def test_pinning(serve, mode, pin):
+    """A list must have a core for each loop, so two loops get two entries."""
+    import os
+
+    cores = sorted(os.sched_getaffinity(0))
+    loops = int(mode[1])
+    if pin == "0":
+        if len(cores) < loops:
+            pytest.skip("fewer cores than loops")
+        pin = ",".join(map(str, cores[:loops]))
+    server = serve(*mode, "--pin", pin, BARE)
+    assert server.fetch(get("/target/a")).status == 200
+    assert set(os.sched_getaffinity(server.pid)) == set(cores), "the main thread, and what it starts, stay free"
 
 
 @pytest.mark.parametrize("threads", ["1", "2", "3", "auto"])

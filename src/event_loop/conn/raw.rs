@@ -49,7 +49,11 @@ impl Connection {
         }
         let spare = input.capacity() - input.len();
         // A read that filled its room is followed by a large one.
-        let room = if input.len() > head { BODY_READ } else { HEAD_READ };
+        let room = if input.len() > head {
+            BODY_READ
+        } else {
+            HEAD_READ
+        };
         if spare < room / 4 {
             input.reserve(room);
         }

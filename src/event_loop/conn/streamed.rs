@@ -68,9 +68,7 @@ impl Connection {
     }
 
     fn stream(&mut self) -> &mut Stream {
-        self.streamed
-            .as_mut()
-            .expect("only with streamed delivery")
+        self.streamed.as_mut().expect("only with streamed delivery")
     }
 
     /// Tells this connection from earlier ones with its key.
@@ -93,7 +91,8 @@ impl Connection {
         let Some(stream) = self.streamed.as_ref().filter(|stream| stream.open) else {
             return false;
         };
-        stream.expects || matches!(self.exchange.head.framing, Framing::Length(length) if length > DISCARD)
+        stream.expects
+            || matches!(self.exchange.head.framing, Framing::Length(length) if length > DISCARD)
     }
 
     /// A knock came. `hung_up`: the client will send nothing more.

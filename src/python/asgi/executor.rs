@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use slab::Slab;
 
+use super::super::fault;
 use super::super::ffi::{self, PyObject};
 use super::super::object::{Attached, Exception, Owned, Raised};
-use super::super::fault;
 use super::super::types::entry;
 use super::awaits::Poll;
 use super::request::{LOW_WATER, Protocol, Request, Stage};
@@ -138,7 +138,12 @@ impl Executor {
         // SAFETY: attached; words live for ever.
         let body_template = unsafe {
             let template = Owned::new(ffi::PyDict_New())?;
-            set(py, &template, words.kind, &Owned::borrowed(words.http_request))?;
+            set(
+                py,
+                &template,
+                words.kind,
+                &Owned::borrowed(words.http_request),
+            )?;
             set(py, &template, words.body, scopes.empty())?;
             set(py, &template, words.more_body, &py.bool(false))?;
             template
@@ -470,9 +475,7 @@ impl Executor {
         // One that was told of its client's hanging up may leave it at that.
         let complete = request.stage.get() == Stage::Complete || request.has_hung_up();
         let said = match outcome {
-            Outcome::Returned
-                if complete || request.gone.get() || request.socket_may_end() =>
-            {
+            Outcome::Returned if complete || request.gone.get() || request.socket_may_end() => {
                 return;
             }
             Outcome::Returned => match request.stage.get() {
@@ -658,7 +661,11 @@ impl Executor {
         // What `Future.__await__` does before it yields itself.
         // SAFETY: attached; live objects.
         if unsafe {
-            ffi::PyObject_SetAttr(future.ptr(), classes().words.future_blocking, ffi::Py_True())
+            ffi::PyObject_SetAttr(
+                future.ptr(),
+                classes().words.future_blocking,
+                ffi::Py_True(),
+            )
         } != 0
         {
             return Err(Raised);
@@ -716,7 +723,10 @@ impl Executor {
 
     fn all_running(&self) -> Vec<Rc<Request>> {
         let running = self.running.borrow();
-        running.iter().map(|(_, request)| Rc::clone(request)).collect()
+        running
+            .iter()
+            .map(|(_, request)| Rc::clone(request))
+            .collect()
     }
 
     fn stop(&self, py: Attached) {

@@ -186,15 +186,21 @@ pub fn read_status(py: Attached, code: i64, head: &mut ResponseHead) -> Result<(
 
 /// Reads `headers`, an iterable of pairs of bytes, into `head`.
 pub fn read_headers(py: Attached, headers: &Owned, head: &mut ResponseHead) -> Result<(), Raised> {
-    for_each(py, headers, c"headers must be an iterable of pairs", |pair| {
-        let (name, value) = pair_of(py, pair)?;
-        let name = Bytes::new(py, name, "a header's name")?;
-        let value = Bytes::new(py, value, "a header's value")?;
-        head.field(name.as_slice(), value.as_slice()).map_err(|error| {
-            let text = format!("header {}: {error}", name.as_slice().escape_ascii());
-            py.raise(Exception::Value, &text)
-        })
-    })
+    for_each(
+        py,
+        headers,
+        c"headers must be an iterable of pairs",
+        |pair| {
+            let (name, value) = pair_of(py, pair)?;
+            let name = Bytes::new(py, name, "a header's name")?;
+            let value = Bytes::new(py, value, "a header's value")?;
+            head.field(name.as_slice(), value.as_slice())
+                .map_err(|error| {
+                    let text = format!("header {}: {error}", name.as_slice().escape_ascii());
+                    py.raise(Exception::Value, &text)
+                })
+        },
+    )
 }
 
 /// Calls `with` for each item of an iterable.

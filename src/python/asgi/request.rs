@@ -346,12 +346,7 @@ impl Request {
 
     // ---- send ----
 
-    pub fn send(
-        &self,
-        py: Attached,
-        executor: &Executor,
-        object: &Owned,
-    ) -> Result<Sent, Raised> {
+    pub fn send(&self, py: Attached, executor: &Executor, object: &Owned) -> Result<Sent, Raised> {
         let message = Message::new(py, object)?;
         let kind = message.kind(py)?;
         let words = &classes().words;
@@ -371,7 +366,11 @@ impl Request {
         } else if message::is(&kind, words.http_zerocopysend) {
             self.send_file(py, executor, &message)
         } else {
-            Err(message::unexpected(py, &kind, "is no message of an HTTP response"))
+            Err(message::unexpected(
+                py,
+                &kind,
+                "is no message of an HTTP response",
+            ))
         }
     }
 
@@ -676,9 +675,8 @@ impl Request {
         let read = match message.get_some(py, classes().words.links)? {
             Some(links) => message::for_each(py, &links, c"links must be an iterable", |link| {
                 let link = Bytes::new(py, link.again(), "a link")?;
-                head.field(b"Link", link.as_slice()).map_err(|error| {
-                    py.raise(Exception::Value, &format!("a link: {error}"))
-                })
+                head.field(b"Link", link.as_slice())
+                    .map_err(|error| py.raise(Exception::Value, &format!("a link: {error}")))
             }),
             None => Ok(()),
         };

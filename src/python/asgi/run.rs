@@ -98,8 +98,13 @@ impl Run {
             (Some(executor), Some(request)) if ptr::eq(request.executor(), executor) => {
                 Ok((executor, request))
             }
-            (_, None) => Err(py.raise(Exception::Runtime, "cannot reuse already awaited coroutine")),
-            _ => Err(py.raise(Exception::Runtime, "a request runs on its event loop's thread")),
+            (_, None) => {
+                Err(py.raise(Exception::Runtime, "cannot reuse already awaited coroutine"))
+            }
+            _ => Err(py.raise(
+                Exception::Runtime,
+                "a request runs on its event loop's thread",
+            )),
         }
     }
 
@@ -116,7 +121,8 @@ impl Run {
             if let Some(methods) = methods.as_ref()
                 && let Some(awaits) = methods.am_await
             {
-                self.inner.set(Owned::new(awaits(returned.ptr()))?.into_ptr());
+                self.inner
+                    .set(Owned::new(awaits(returned.ptr()))?.into_ptr());
                 return Ok(());
             }
             let text = format!(

@@ -61,7 +61,12 @@ impl Scopes {
         let empty = py.bytes(b"")?;
         let asgi = dict(py)?;
         set(py, &asgi, words.version, &py.intern(b"3.0")?)?;
-        set(py, &asgi, words.spec_version, &py.intern(SPEC_VERSION.as_bytes())?)?;
+        set(
+            py,
+            &asgi,
+            words.spec_version,
+            &py.intern(SPEC_VERSION.as_bytes())?,
+        )?;
         let extensions = dict(py)?;
         for name in EXTENSIONS {
             py.set_item(&extensions, &py.intern(name.as_bytes())?, &dict(py)?)?;
@@ -87,7 +92,13 @@ impl Scopes {
         }
         set(py, &template, words.query_string, &empty)?;
         set(py, &template, words.root_path, &py.str(root_path)?)?;
-        for key in [words.headers, words.client, words.server, words.state, words.extensions] {
+        for key in [
+            words.headers,
+            words.client,
+            words.server,
+            words.state,
+            words.extensions,
+        ] {
             set(py, &template, key, &none)?;
         }
         Ok(Scopes {
@@ -149,7 +160,9 @@ impl Scopes {
             return Err(Raised);
         }
         // SAFETY: attached; a word lives for ever.
-        set(py, &scope, words.kind, &unsafe { Owned::borrowed(words.websocket) })?;
+        set(py, &scope, words.kind, &unsafe {
+            Owned::borrowed(words.websocket)
+        })?;
         set(py, &scope, words.scheme, &py.str("ws")?)?;
         self.set_peer(py, connection, &scope)?;
         let exchange = connection.exchange();

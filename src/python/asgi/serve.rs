@@ -8,10 +8,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::AsgiApp;
+use super::super::StartError;
 use super::super::interpreter::Interpreter;
 use super::super::thread::ThreadState;
-use super::super::StartError;
+use super::AsgiApp;
 use super::worker::{Inbox, Order, Report, Worker};
 use crate::event_loop::{Loop, Port};
 use crate::exchange::{Common, LocalAnswers};
@@ -203,16 +203,12 @@ fn serve(
 ) -> Result<(Vec<Port>, Vec<String>), StartError> {
     let listeners = listen()?;
     let addresses = listeners.iter().map(Listener::url).collect();
-    let loops = Loop::make(
-        crew.inboxes.len(),
-        listeners.into(),
-        common,
-        local_answers,
-    )
-    .map_err(|error| StartError {
-        code: 1,
-        text: format!("cannot make an event loop: {error}"),
-    })?;
+    let loops = Loop::make(crew.inboxes.len(), listeners.into(), common, local_answers).map_err(
+        |error| StartError {
+            code: 1,
+            text: format!("cannot make an event loop: {error}"),
+        },
+    )?;
     let ports = loops.iter().map(|event_loop| event_loop.port()).collect();
     for (inbox, event_loop) in crew.inboxes.iter().zip(loops) {
         inbox.post(Order::Serve(event_loop));

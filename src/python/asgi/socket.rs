@@ -158,16 +158,17 @@ impl Socket {
 }
 
 /// `websocket.receive`
-fn message(
-    py: Attached,
-    key: *mut ffi::PyObject,
-    payload: &Owned,
-) -> Result<Owned, Raised> {
+fn message(py: Attached, key: *mut ffi::PyObject, payload: &Owned) -> Result<Owned, Raised> {
     let words = &classes().words;
     // SAFETY: attached; words live for ever.
     unsafe {
         let message = Owned::new(ffi::PyDict_New())?;
-        set(py, &message, words.kind, &Owned::borrowed(words.websocket_receive))?;
+        set(
+            py,
+            &message,
+            words.kind,
+            &Owned::borrowed(words.websocket_receive),
+        )?;
         set(py, &message, key, payload)?;
         Ok(message)
     }
@@ -191,7 +192,12 @@ impl Request {
             // SAFETY: attached; words live for ever.
             unsafe {
                 let message = Owned::new(ffi::PyDict_New())?;
-                set(py, &message, words.kind, &Owned::borrowed(words.websocket_connect))?;
+                set(
+                    py,
+                    &message,
+                    words.kind,
+                    &Owned::borrowed(words.websocket_connect),
+                )?;
                 return Ok(Poll::Ready(message));
             }
         }
@@ -288,7 +294,11 @@ impl Request {
         let words = &classes().words;
         let step = match &*self.socket.borrow() {
             Some(socket) if socket.closed_by_us => {
-                return Err(message::unexpected(py, kind, "was sent after \"websocket.close\""));
+                return Err(message::unexpected(
+                    py,
+                    kind,
+                    "was sent after \"websocket.close\"",
+                ));
             }
             Some(socket) => socket.step,
             None => Step::Closed,
@@ -304,9 +314,7 @@ impl Request {
                 self.set_step(Step::Denied);
                 self.send_start(py, executor, message)
             }
-            Step::Denied if is(words.websocket_http_body) => {
-                self.send_body(py, executor, message)
-            }
+            Step::Denied if is(words.websocket_http_body) => self.send_body(py, executor, message),
             Step::Open if is(words.websocket_send) => self.send_message(py, executor, message),
             Step::Open if is(words.websocket_close) => self.close_socket(py, executor, message),
             Step::Asked => Err(message::unexpected(
@@ -319,7 +327,11 @@ impl Request {
                 kind,
                 "was sent in the midst of a denial's response",
             )),
-            Step::Open => Err(message::unexpected(py, kind, "was sent to an open WebSocket")),
+            Step::Open => Err(message::unexpected(
+                py,
+                kind,
+                "was sent to an open WebSocket",
+            )),
             Step::Closed => Err(self.disconnected(py)),
         }
     }
@@ -330,12 +342,7 @@ impl Request {
         }
     }
 
-    fn accept(
-        &self,
-        py: Attached,
-        executor: &Executor,
-        message: &Message,
-    ) -> Result<Sent, Raised> {
+    fn accept(&self, py: Attached, executor: &Executor, message: &Message) -> Result<Sent, Raised> {
         let words = &classes().words;
         let subprotocol = match message.get_some(py, words.subprotocol)? {
             Some(name) => Some(py.text(&name)?),
@@ -354,7 +361,10 @@ impl Request {
         let Some(handshake) = socket.handshake.take() else {
             return Err(self.disconnected(py));
         };
-        let given = |known: &[u8]| head.fields().any(|(name, _)| name.eq_ignore_ascii_case(known));
+        let given = |known: &[u8]| {
+            head.fields()
+                .any(|(name, _)| name.eq_ignore_ascii_case(known))
+        };
         let own = [(&b"Date"[..], &date[..]), (&b"Server"[..], &b"m0serve"[..])];
         let own = own.into_iter().filter(|(name, _)| !given(name));
         let (_, out) = connection.raw();

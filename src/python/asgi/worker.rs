@@ -15,8 +15,8 @@ use super::super::ffi;
 use super::super::object::{Attached, Owned, Raised};
 use super::super::types::entry;
 use super::super::{StartError, fault};
-use super::{AsgiApp, classes};
 use super::executor::{self, Executor};
+use super::{AsgiApp, classes};
 use crate::config::{EventLoop, Lifespan};
 use crate::event_loop::Loop;
 use crate::observe::log;
@@ -141,7 +141,9 @@ impl Thread<'_> {
             let mut error = failed(py, raised, "the event loop could not be made");
             if app.spec.event_loop == EventLoop::Uvloop {
                 error.code = StartError::USAGE;
-                error.text.push_str("; install uvloop, or leave out --loop uvloop");
+                error
+                    .text
+                    .push_str("; install uvloop, or leave out --loop uvloop");
             }
             error
         })?;
@@ -251,9 +253,13 @@ impl Thread<'_> {
         while !is_over() {
             match py.call_method(&self.event_loop, c"run_forever", []) {
                 Ok(_) if is_over() => {}
-                Ok(_) => py.detached(|| log::warn!("the application stopped the event loop; it goes on")),
+                Ok(_) => {
+                    py.detached(|| log::warn!("the application stopped the event loop; it goes on"))
+                }
                 // KeyboardInterrupt or SystemExit out of a callback of the application's.
-                Err(raised) => fault::log_exception(py, raised, "the event loop was interrupted; it goes on"),
+                Err(raised) => {
+                    fault::log_exception(py, raised, "the event loop was interrupted; it goes on")
+                }
             }
         }
     }
@@ -261,7 +267,8 @@ impl Thread<'_> {
     fn stop(&self, py: Attached) {
         let stopped = (|| {
             // SAFETY: attached.
-            let timeout = unsafe { Owned::new(ffi::PyFloat_FromDouble(self.worker.graceful.as_secs_f64()))? };
+            let timeout =
+                unsafe { Owned::new(ffi::PyFloat_FromDouble(self.worker.graceful.as_secs_f64()))? };
             let stop = py.call_method(&self.lifespan, c"stop", [&timeout])?;
             let answer = self.complete(py, &stop)?;
             word_and_text(py, &answer)

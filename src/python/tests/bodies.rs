@@ -4,7 +4,7 @@ use super::{Reply, Setting, Site};
 use crate::exchange::{Handler, Progress};
 
 /// `Body(pieces)` notes in `seen` how it was used; a piece that is an exception is raised.
-const TRACKED: &str = r#"
+pub(super) const TRACKED: &str = r#"
 seen = []
 class Body:
     def __init__(self, pieces):
@@ -20,7 +20,7 @@ class Body:
         seen.append('close')
 "#;
 
-fn tracked(setting: Setting, app: &str) -> Site {
+pub(super) fn tracked(setting: Setting, app: &str) -> Site {
     Site::with(&format!("{TRACKED}\n{app}"), setting)
 }
 
@@ -66,6 +66,7 @@ fn pieces_are_chunks() {
         "iter([b'one', b'two'])",
         "type('L', (list,), {})([b'one', b'two'])",
         "{b'one': 1, b'two': 2}",
+        "type('NoLen', (Body,), {'__len__': lambda self: 1/0})([b'one', b'two'])",
         "map(bytes, ([111, 110, 101], [116, 119, 111]))",
     ] {
         let reply = returning(result).get("/");
@@ -80,6 +81,19 @@ fn pieces_are_chunks() {
             "{result}"
         );
         assert_eq!(reply.ending, "KeepAlive", "{result}");
+    }
+}
+
+#[test]
+fn an_iterable_of_one_piece_has_a_length() {
+    for result in [
+        "type('L', (list,), {})([b'hello'])",
+        "{b'hello'}",
+        "type('B', (Body,), {'__len__': lambda self: 1})([b'', b'hello', b''])",
+        // One that does not tell the truth gets what it said.
+        "type('B', (Body,), {'__len__': lambda self: 1})([b'hello', b'more'])",
+    ] {
+        check_counted(&returning(result).get("/"), "hello");
     }
 }
 
@@ -470,13 +484,7 @@ fn a_handler_that_ends_with_a_suspended_response_closes_it() {
         site.handler.handle(&mut wire.exchange),
         Progress::Waiting(_)
     ));
-    let Site {
-        handler,
-        common,
-        names,
-        peer,
-    } = site;
-    let turns = crate::sync::Arc::new(crate::pool::turn_slice::TurnSlice::new(true, true));
+    let Site { handler, names, .. } = site;
     drop(handler);
     let thread = super::ThreadState::make();
     let seen = thread.attached(|py| {
@@ -487,155 +495,4 @@ fn a_handler_that_ends_with_a_suspended_response_closes_it() {
         py.display(&seen).unwrap()
     });
     assert!(seen.ends_with("'close']"), "{seen}");
-    drop((common, peer, turns));
-}
-
-#[test]
-fn files_are_sent_from_where_they_stand() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("file");
-    std::fs::write(
-        &path,
-        (0..200_000u32)
-            .map(|n| b'a' + (n % 26) as u8)
-            .collect::<Vec<_>>(),
-    )
-    .unwrap();
-    let app = format!(
-        r#"
-import io
-def app(environ, start_response):
-    wrap = environ['wsgi.file_wrapper']
-    kind = environ['PATH_INFO']
-    if kind == '/bytes':
-        file = io.BytesIO(b'0123456789')
-    elif kind == '/raw':
-        file = open({path:?}, 'rb', buffering=0)
-    else:
-        file = open({path:?}, 'rb')
-    if environ['QUERY_STRING']:
-        file.seek(int(environ['QUERY_STRING']))
-    headers = []
-    if kind == '/some':
-        headers = [('Content-Length', '5')]
-    start_response('200 OK', headers)
-    seen.append(file)
-    return wrap(file, 4096)
-"#
-    );
-    for may_wait in [true, false] {
-        let mut site = tracked(
-            Setting {
-                may_wait,
-                ..Setting::default()
-            },
-            &app,
-        );
-        let whole = std::fs::read(&path).unwrap();
-        for (target, offset) in [
-            ("/plain", 0),
-            ("/plain?199990", 199_990),
-            ("/raw?7", 7),
-            ("/plain?300000", 200_000),
-        ] {
-            let wire = site.open(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
-            let (reply, body) = drain(&mut site, wire);
-            let expected = &whole[offset..];
-            if may_wait || expected.is_empty() {
-                assert_eq!(
-                    reply.field("content-length"),
-                    Some(expected.len().to_string()),
-                    "{target}"
-                );
-                assert!(body == expected, "{target}");
-            } else {
-                assert_eq!(unchunked(&body), expected, "{target}");
-            }
-        }
-        assert_eq!(site.get("/bytes?3").body(), "7\r\n3456789\r\n0\r\n\r\n");
-        assert_eq!(site.get("/some").body(), "abcde");
-        assert_eq!(site.look("all(file.closed for file in seen)"), "True");
-        let mut head = site.open(b"HEAD /plain HTTP/1.1\r\nHost: a\r\n\r\n");
-        assert_eq!(site.handler.handle(&mut head.exchange), Progress::Done);
-        assert_eq!(head.reply().body(), "");
-    }
-}
-
-/// Serves one request while a thread reads the other end; returns the reply and its body.
-fn drain(site: &mut Site, mut wire: super::Wire) -> (Reply, Vec<u8>) {
-    use std::io::Read;
-    let mut client = wire.client.take().unwrap();
-    client.set_nonblocking(false).unwrap();
-    let reader = std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        client.read_to_end(&mut bytes).unwrap();
-        bytes
-    });
-    let mut progress = site.handler.handle(&mut wire.exchange);
-    while let Progress::Waiting(key) = progress {
-        while wire.exchange.pending() > 0 {
-            wire.exchange.flush().unwrap();
-        }
-        progress = site.handler.resume(key, &mut wire.exchange);
-    }
-    while wire.exchange.pending() > 0 {
-        wire.exchange.flush().unwrap();
-    }
-    let ending = format!("{:?}", wire.exchange.ending);
-    drop(wire);
-    let bytes = reader.join().unwrap();
-    let split = bytes
-        .windows(4)
-        .position(|four| four == b"\r\n\r\n")
-        .unwrap()
-        + 4;
-    let body = bytes[split..].to_vec();
-    (Reply { bytes, ending }, body)
-}
-
-fn unchunked(mut body: &[u8]) -> Vec<u8> {
-    let mut whole = Vec::new();
-    loop {
-        let line = body.windows(2).position(|two| two == b"\r\n").unwrap();
-        let size = usize::from_str_radix(std::str::from_utf8(&body[..line]).unwrap(), 16).unwrap();
-        if size == 0 {
-            return whole;
-        }
-        whole.extend_from_slice(&body[line + 2..][..size]);
-        body = &body[line + 2 + size + 2..];
-    }
-}
-
-#[test]
-fn the_file_wrapper_by_itself() {
-    let mut site = tracked(
-        Setting::default(),
-        r#"
-import io
-def app(environ, start_response):
-    wrap = environ['wsgi.file_wrapper']
-    seen.append(list(wrap(io.BytesIO(b'abcde'), 2)))
-    seen.append(list(wrap(filelike=io.BytesIO(b'abc'), block_size=3)))
-    for wrong in ((), (1, 0), (1, 'x')):
-        try:
-            wrap(*wrong)
-        except (TypeError, ValueError) as e:
-            seen.append(type(e).__name__)
-    class NoClose:
-        read = staticmethod(lambda size: b'')
-    seen.append(wrap(NoClose()).close())
-    file = io.BytesIO(b'x')
-    kept = wrap(file)
-    seen.append((kept.filelike is file, kept.blksize > 0))
-    kept.close()
-    seen.append(file.closed)
-    start_response('200 OK', [])
-    return [b'x']
-"#,
-    );
-    assert_eq!(site.get("/").status(), 200);
-    assert_eq!(
-        site.look("seen"),
-        "[[b'ab', b'cd', b'e'], [b'abc'], 'TypeError', 'ValueError', 'TypeError', None, (True, True), True]"
-    );
 }

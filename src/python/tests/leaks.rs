@@ -131,7 +131,7 @@ fn suspended_and_abandoned_responses_leave_nothing() {
             ..Setting::default()
         },
     );
-    let mut round = |site: &mut Site| {
+    let round = |site: &mut Site| {
         let mut wire = site.open(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         let Progress::Waiting(key) = site.handler.handle(&mut wire.exchange) else {
             panic!()

@@ -5,10 +5,13 @@
 mod answers;
 mod bodies;
 mod contexts;
+mod cost;
 mod environs;
+mod files;
 mod inputs;
 mod leaks;
 mod loading;
+mod sharing;
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -21,10 +24,10 @@ use std::time::Duration;
 use super::interpreter::Interpreter;
 use super::object::{Attached, Owned, Raised};
 use super::thread::ThreadState;
-use super::wsgi::{WsgiApp, WsgiHandler};
+use super::wsgi::{WsgiApp, WsgiFactory, WsgiHandler};
 use super::{fault, ffi};
 use crate::config::{AppSpec, Timeouts};
-use crate::exchange::{Collected, Common, Exchange, Handler, HandlerFactory, Progress, Room};
+use crate::exchange::{Collected, Common, Exchange, Handler, HandlerFactory, Progress};
 use crate::http1::{Event, Limits, RequestReader};
 use crate::net::{Endpoint, Stream};
 use crate::pool::turn_slice::TurnSlice;
@@ -62,6 +65,7 @@ fn python<T>(raised: Result<T, Raised>, py: Attached) -> T {
 /// An application and the handler that serves it, on the test's own thread.
 struct Site {
     handler: WsgiHandler,
+    factory: Arc<WsgiFactory>,
     common: Arc<Common>,
     /// The module's dict.
     names: *mut ffi::PyObject,
@@ -137,8 +141,10 @@ impl Site {
             write: Duration::from_millis(500),
             ..Timeouts::default()
         };
+        let factory = Arc::new(app.factory(setting.handlers, turns));
         Site {
-            handler: app.factory(setting.handlers, turns).make(0),
+            handler: factory.make(0),
+            factory,
             common: Arc::new(Common::new(Limits::default(), timeouts, setting.may_wait)),
             names,
             peer: Endpoint::Ip(SocketAddr::from(([203, 0, 113, 9], 4711))),
@@ -158,42 +164,7 @@ impl Site {
     }
 
     fn open(&self, request: &[u8]) -> Wire {
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        ours.set_nonblocking(true).unwrap();
-        theirs.set_nonblocking(true).unwrap();
-        let local = Arc::new(Endpoint::Ip(SocketAddr::from(([192, 0, 2, 1], 8000))));
-        let stream = Stream::from(OwnedFd::from(ours));
-        let mut exchange =
-            Exchange::new(stream, self.peer.clone(), local, Arc::clone(&self.common));
-        exchange.input = request.to_vec();
-        let (mut reader, limits) = (RequestReader::new(), Limits::default());
-        let mut at = 0;
-        let mut body = Vec::new();
-        loop {
-            match reader
-                .next_event(&request[at..], &mut exchange.head, &limits)
-                .unwrap()
-            {
-                Event::NeedData => panic!("the request is not whole"),
-                Event::Head { consumed } | Event::Skip { consumed } => at += consumed,
-                Event::Data {
-                    consumed,
-                    body: range,
-                } => {
-                    body.extend_from_slice(&request[at..][range]);
-                    at += consumed;
-                }
-                Event::End { .. } => break,
-            }
-        }
-        if !body.is_empty() {
-            exchange.body = Collected::Memory(body);
-        }
-        exchange.open_response();
-        Wire {
-            exchange,
-            client: Some(theirs),
-        }
+        open(self.peer.clone(), &self.common, request)
     }
 
     /// The value of a Python expression in the module, as `str` has it.
@@ -212,6 +183,45 @@ impl Site {
             let value = python(value, py);
             python(py.display(&value), py)
         })
+    }
+}
+
+/// A connection with `request` on it, whole.
+fn open(peer: Endpoint, common: &Arc<Common>, request: &[u8]) -> Wire {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    theirs.set_nonblocking(true).unwrap();
+    let local = Arc::new(Endpoint::Ip(SocketAddr::from(([192, 0, 2, 1], 8000))));
+    let stream = Stream::from(OwnedFd::from(ours));
+    let mut exchange = Exchange::new(stream, peer, local, Arc::clone(common));
+    exchange.input = request.to_vec();
+    let (mut reader, limits) = (RequestReader::new(), Limits::default());
+    let mut at = 0;
+    let mut body = Vec::new();
+    loop {
+        match reader
+            .next_event(&request[at..], &mut exchange.head, &limits)
+            .unwrap()
+        {
+            Event::NeedData => panic!("the request is not whole"),
+            Event::Head { consumed } | Event::Skip { consumed } => at += consumed,
+            Event::Data {
+                consumed,
+                body: range,
+            } => {
+                body.extend_from_slice(&request[at..][range]);
+                at += consumed;
+            }
+            Event::End { .. } => break,
+        }
+    }
+    if !body.is_empty() {
+        exchange.body = Collected::Memory(body);
+    }
+    exchange.open_response();
+    Wire {
+        exchange,
+        client: Some(theirs),
     }
 }
 
@@ -235,6 +245,15 @@ impl Wire {
         Reply {
             bytes,
             ending: format!("{:?}", self.exchange.ending),
+        }
+    }
+
+    /// Sends what is buffered and forgets it.
+    fn drain(&mut self) {
+        let mut sink = Vec::new();
+        while self.exchange.pending() > 0 {
+            let _ = self.exchange.flush();
+            self.read(&mut sink);
         }
     }
 

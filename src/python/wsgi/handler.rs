@@ -9,17 +9,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use slab::Slab;
 
+use super::super::gil_watch::Watch;
 use super::super::object::{Attached, Exception, Owned, Raised, bytes_of, class_name};
 use super::super::thread::ThreadState;
 use super::super::{fault, ffi, gate};
+use super::answer::{Answer, Stage};
 use super::context::Contexts;
 use super::environ::{Environ, Fixed};
 use super::iterate::Suspended;
-use super::start_response::{Answer, Pair, Stage};
+use super::start_response::Pair;
 use super::{WsgiFactory, classes, errors, input};
 use crate::exchange::{Body, Exchange, Handler, Progress};
 use crate::http1::BodySize;
-use crate::pool::turn_slice::Turn;
+use crate::pool::turn_slice::{Turn, TurnSlice};
+use crate::sync::Arc;
 
 /// The Python side of one handler thread.
 pub(super) struct Desk {
@@ -31,6 +34,8 @@ pub(super) struct Desk {
     pub(super) contexts: Contexts,
     pub(super) suspended: RefCell<Slab<Suspended>>,
     errors: Owned,
+    gil: Watch,
+    turns: Arc<TurnSlice>,
     /// `close`
     pub(super) close: Owned,
 }
@@ -52,6 +57,7 @@ impl WsgiHandler {
             })
         });
         desk.answer.enter_thread();
+        thread.attached(|py| name_thread(py, index));
         WsgiHandler {
             thread,
             desk: ManuallyDrop::new(desk),
@@ -63,6 +69,55 @@ impl WsgiHandler {
 impl WsgiHandler {
     pub(in crate::python) fn thread(&self) -> &ThreadState {
         &self.thread
+    }
+
+    /// The parts of a request's cost, each given to `measure` by itself.
+    pub(in crate::python) fn parts(
+        &self,
+        py: Attached,
+        exchange: &mut Exchange,
+        measure: impl Fn(&mut dyn FnMut()) -> f64,
+    ) -> Vec<(&'static str, f64)> {
+        let desk = &**self.desk;
+        let pair = desk.pair.take().expect("a request was answered before");
+        desk.answer.open(exchange, pair.state());
+        let mut parts = Vec::new();
+        parts.push((
+            "environ",
+            measure(&mut || {
+                // SAFETY: opened above.
+                let exchange = unsafe { desk.answer.exchange() };
+                drop(desk.environ.borrow_mut().of(py, exchange));
+            }),
+        ));
+        parts.push((
+            "environ and call",
+            measure(&mut || {
+                desk.answer.begin(pair.state());
+                drop(desk.call(py, &pair));
+            }),
+        ));
+        parts.push((
+            "context",
+            measure(&mut || {
+                let _ = desk.contexts.renew(py);
+            }),
+        ));
+        parts.push((
+            "a new context",
+            measure(&mut || {
+                let aside = desk.contexts.put_aside(py);
+                drop(aside);
+            }),
+        ));
+        parts.push((
+            "a new pair",
+            measure(&mut || {
+                drop(Pair::make(py, &classes().callables));
+            }),
+        ));
+        desk.answer.close();
+        parts
     }
 }
 
@@ -125,6 +180,8 @@ impl Desk {
             contexts: Contexts::make(py)?,
             suspended: RefCell::default(),
             errors,
+            gil: Watch::make(py)?,
+            turns: Arc::clone(&factory.turns),
             close: py.interned(c"close")?,
         }))
     }
@@ -159,9 +216,9 @@ impl Desk {
                 }
             },
         };
-        self.answer.begin(&pair);
-        self.answer.open(exchange, &pair);
-        match self.call(py) {
+        self.answer.begin(pair.state());
+        self.answer.open(exchange, pair.state());
+        match self.call(py, &pair) {
             Ok(Some(result)) => self.answer_with(py, result, pair),
             Ok(None) => {
                 // SAFETY: between `open` and `close`, no other reference is alive.
@@ -179,7 +236,7 @@ impl Desk {
 
     /// Calls the application. None if the settings keep the request from it.
     #[inline]
-    fn call(&self, py: Attached) -> Result<Option<Owned>, Raised> {
+    fn call(&self, py: Attached, pair: &Pair) -> Result<Option<Owned>, Raised> {
         let environ = {
             let mut maker = self.environ.borrow_mut();
             // SAFETY: between `open` and `close`; making the environ runs no code of the application's.
@@ -194,7 +251,7 @@ impl Desk {
             environ
         };
         // The slot before the arguments is free for a bound method's self (PEP 590).
-        let arguments = [std::ptr::null_mut(), environ.ptr(), self.answer.callable()];
+        let arguments = [std::ptr::null_mut(), environ.ptr(), pair.callable()];
         // SAFETY: attached; the application lives for ever, the arguments until the call returns.
         unsafe {
             Owned::new(ffi::PyObject_Vectorcall(
@@ -231,8 +288,8 @@ impl Desk {
         if length == 1 {
             let item = item(py, result, 0)?;
             let chunk = chunk(py, &item)?;
-            if pair.stage() == Stage::Held {
-                self.answer.respond(pair, chunk);
+            if pair.state().stage() == Stage::Held {
+                self.answer.respond(pair.state(), chunk);
                 return Ok(());
             }
         }
@@ -246,23 +303,14 @@ impl Desk {
         let size = BodySize::Known(chunks.iter().map(|chunk| chunk.len() as u64).sum());
         self.check_started(py, pair)?;
         for chunk in chunks {
-            self.answer.push(pair, chunk, size);
+            self.answer.push(pair.state(), chunk, size);
         }
-        self.finish(pair);
+        self.answer.finish(pair.state());
         Ok(())
     }
 
-    /// The body ended. If no piece of it was ever sent the head goes out now.
-    pub(super) fn finish(&self, pair: &Pair) {
-        if pair.stage() == Stage::Held {
-            self.answer.start(pair, BodySize::Known(0));
-        }
-        // SAFETY: between `open` and `close`, no other reference is alive.
-        unsafe { self.answer.exchange() }.finish();
-    }
-
     pub(super) fn check_started(&self, py: Attached, pair: &Pair) -> Result<(), Raised> {
-        match pair.stage() {
+        match pair.state().stage() {
             Stage::Awaited => Err(py.raise(
                 Exception::Assertion,
                 "the application did not call start_response() before its body",
@@ -299,6 +347,27 @@ impl Desk {
             fault::log_exception(py, raised, "leaving a request's context");
         }
         errors::end_of_request(py, &self.errors);
+        self.gil.request_ended(py, &self.turns);
+    }
+}
+
+/// Logs and debuggers show the thread's name. Without `threading` there is nobody to ask for it.
+fn name_thread(py: Attached, index: usize) {
+    let named = (|| {
+        let name = py.str("threading")?;
+        // SAFETY: attached; a live string. Null without an exception if the module was not imported.
+        let Ok(threading) = (unsafe { Owned::new(ffi::PyImport_GetModule(name.ptr())) }) else {
+            return if py.has_exception() {
+                Err(Raised)
+            } else {
+                Ok(())
+            };
+        };
+        let thread = py.call_method(&threading, c"current_thread", [])?;
+        py.set_attribute(&thread, c"name", &py.str(&format!("m0serve-{index}"))?)
+    })();
+    if let Err(raised) = named {
+        fault::log_exception(py, raised, "naming a handler's thread");
     }
 }
 
@@ -320,7 +389,7 @@ fn item(py: Attached, sequence: &Owned, index: ffi::Py_ssize_t) -> Result<Owned,
 
 /// The bytes of a piece of the body.
 #[inline]
-pub(super) fn chunk<'a>(py: Attached, item: &'a Owned) -> Result<&'a [u8], Raised> {
+pub(super) fn chunk(py: Attached, item: &Owned) -> Result<&[u8], Raised> {
     // SAFETY: attached; a live object, held for as long as the slice.
     unsafe {
         if ffi::PyBytes_Check(item.ptr()) == 0 {

@@ -306,7 +306,7 @@ fn fill(file: &File, room: &mut [MaybeUninit<u8>], offset: u64) -> io::Result<()
     let mut done = 0;
     while done < room.len() {
         match rustix::io::pread(file, &mut room[done..], offset + done as u64) {
-            Ok((filled, _)) if filled.is_empty() => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(([], _)) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok((filled, _)) => done += filled.len(),
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),

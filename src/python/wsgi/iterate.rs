@@ -6,11 +6,12 @@
 
 use super::super::object::{Attached, Exception, Owned, Raised, class_name};
 use super::super::{fault, ffi};
+use super::answer::{Failure, Stage};
 use super::classes;
 use super::context::Left;
 use super::file_wrapper::{self, PlainFile};
 use super::handler::{Desk, chunk};
-use super::start_response::{Failure, Pair, Stage};
+use super::start_response::Pair;
 use crate::exchange::{Exchange, Progress, Room};
 use crate::http1::BodySize;
 
@@ -25,6 +26,8 @@ struct Streaming {
     /// What the application returned; its `close` is due.
     result: Owned,
     iterator: Owned,
+    /// It says that it has one piece, whose length is the body's then (PEP 3333 "Handling the Content-Length Header").
+    is_single: bool,
 }
 
 /// How far a body got.
@@ -40,9 +43,8 @@ impl Desk {
     /// Sends what the application returned, up to its end or to where the client holds it up.
     pub(super) fn iterate(&self, py: Attached, result: Owned, pair: Pair) -> Progress {
         if let Some(file) = file_wrapper::plain_file(py, classes().file_wrapper, &result)
-            && pair.stage() == Stage::Held
-            // SAFETY: between `open` and `close`, no other reference is alive.
-            && unsafe { self.answer.exchange() }.may_wait()
+            && pair.state().stage() == Stage::Held
+            && self.answer.may_wait()
         {
             self.send_file(py, file, &pair);
             self.close_body(py, &result);
@@ -60,7 +62,13 @@ impl Desk {
                 return Progress::Done;
             }
         };
-        self.go_on(py, Streaming { result, iterator }, pair)
+        let is_single = has_one_piece(py, &result);
+        let body = Streaming {
+            result,
+            iterator,
+            is_single,
+        };
+        self.go_on(py, body, pair)
     }
 
     /// The client has read: the response goes on where it was left.
@@ -73,7 +81,7 @@ impl Desk {
         if let Err(raised) = self.contexts.take_up(py, context) {
             fault::log_exception(py, raised, "entering a request's context again");
         }
-        self.answer.open(exchange, &pair);
+        self.answer.open(exchange, pair.state());
         self.go_on(py, body, pair)
     }
 
@@ -104,13 +112,13 @@ impl Desk {
     }
 
     fn go_on(&self, py: Attached, body: Streaming, pair: Pair) -> Progress {
-        match self.pump(py, &body.iterator, &pair) {
+        match self.pump(py, &body, &pair) {
             Ok(Pace::Stalled) => return self.suspend(py, body, pair),
             Ok(pace @ (Pace::Ended | Pace::Full)) => {
-                self.finish(&pair);
+                self.answer.finish(pair.state());
                 // close() may take its time, and the client need not wait for it: the end mark goes out first. A body
                 // whose announced length is complete has no end mark, and was sent piece by piece.
-                if !matches!(pace, Pace::Full) && !pair.is_full() {
+                if !matches!(pace, Pace::Full) && !pair.state().is_full() {
                     let _ = self.answer.flush(py);
                 }
             }
@@ -124,16 +132,16 @@ impl Desk {
     }
 
     /// Asks for piece after piece and sends each.
-    fn pump(&self, py: Attached, iterator: &Owned, pair: &Pair) -> Result<Pace, Failure> {
+    fn pump(&self, py: Attached, body: &Streaming, pair: &Pair) -> Result<Pace, Failure> {
         // SAFETY: attached; `iterator_of` made sure that its class has this function.
         let next = unsafe {
-            (*ffi::Py_TYPE(iterator.ptr()))
+            (*ffi::Py_TYPE(body.iterator.ptr()))
                 .tp_iternext
                 .expect("an iterator has __next__")
         };
         loop {
             // SAFETY: attached; a live iterator. Null without an exception, or with StopIteration, is the end.
-            let item = match unsafe { Owned::new(next(iterator.ptr())) } {
+            let item = match unsafe { Owned::new(next(body.iterator.ptr())) } {
                 Ok(item) => item,
                 Err(Raised) if ended(py) => {
                     self.check_started(py, pair)?;
@@ -146,15 +154,18 @@ impl Desk {
                 continue;
             }
             self.check_started(py, pair)?;
-            if pair.stage() == Stage::Sent && pair.is_full() {
+            if pair.state().stage() == Stage::Sent && pair.state().is_full() {
                 // More than was announced (or than the request allows): PEP 3333 lets the server stop here.
                 return Ok(Pace::Full);
             }
-            self.answer.push(pair, chunk, BodySize::Unknown);
+            let size = match body.is_single {
+                true => BodySize::Known(chunk.len() as u64),
+                false => BodySize::Unknown,
+            };
+            self.answer.push(pair.state(), chunk, size);
             drop(item);
             if self.answer.flush(py)? == Room::Full {
-                // SAFETY: between `open` and `close`, no other reference is alive.
-                if !unsafe { self.answer.exchange() }.may_wait() {
+                if !self.answer.may_wait() {
                     return Ok(Pace::Stalled);
                 }
                 self.answer.wait_room(py)?;
@@ -178,7 +189,7 @@ impl Desk {
 
     /// A plain file goes to the socket without passing through the interpreter.
     fn send_file(&self, py: Attached, file: PlainFile, pair: &Pair) {
-        self.answer.start(pair, BodySize::Known(file.len));
+        self.answer.start(pair.state(), BodySize::Known(file.len));
         // SAFETY: between `open` and `close`, no other reference is alive, nor is one made while detached. The
         // application's file object is held by the caller; should another thread close it meanwhile, the wrong file's
         // bytes could go out, as in any server that sends a descriptor.
@@ -187,7 +198,7 @@ impl Desk {
             py.detached(|| exchange.send_file(file.descriptor(), file.offset, file.len))
         };
         if sent.is_ok() {
-            self.finish(pair);
+            self.answer.finish(pair.state());
         }
     }
 
@@ -201,6 +212,31 @@ impl Desk {
         if let Err(raised) = closed {
             fault::log_exception(py, raised, "the response's close() failed");
         }
+    }
+}
+
+/// `len(result) == 1`, where that is not an error.
+fn has_one_piece(py: Attached, result: &Owned) -> bool {
+    // SAFETY: attached; a live object. Asking one that has no length would make an exception for each request.
+    unsafe {
+        let class = &*ffi::Py_TYPE(result.ptr());
+        let sequence = class
+            .tp_as_sequence
+            .as_ref()
+            .and_then(|slots| slots.sq_length);
+        let mapping = class
+            .tp_as_mapping
+            .as_ref()
+            .and_then(|slots| slots.mp_length);
+        if sequence.is_none() && mapping.is_none() {
+            return false;
+        }
+        let length = ffi::PyObject_Size(result.ptr());
+        if length < 0 {
+            // The body may be all right; what it is worth shows when it is iterated.
+            drop(py.take_exception());
+        }
+        length == 1
     }
 }
 

@@ -5,7 +5,8 @@
 //! | --- | --- |
 //! | `environ`, `names` | a request as a dict |
 //! | `input`, `errors`, `file_wrapper` | the objects that the environ holds |
-//! | `start_response` | the callables and the answer that they write |
+//! | `start_response`, `fields` | the callables, and what an application gives to them |
+//! | `answer` | how far a request's answer has come, and the way to its exchange |
 //! | `handler` | one thread's request from the call to `close()` |
 //! | `iterate` | bodies that come in pieces, suspended where the client is slower |
 //! | `context` | a fresh contextvars context for each request |
@@ -13,9 +14,11 @@
 //! Every object is made, used and released on the thread that runs the view; what threads share (classes, the
 //! application) is immortal or counted by the garbage collector, so that threads don't contend for its count.
 
+mod answer;
 mod context;
 mod environ;
 mod errors;
+mod fields;
 mod file_wrapper;
 mod handler;
 mod input;
@@ -30,6 +33,7 @@ use std::sync::OnceLock;
 use super::ffi;
 use super::ffi::{PyObject, PyTypeObject};
 use super::object::{Attached, Owned, Raised};
+use super::share::share;
 use crate::config::{AppSpec, UnderscoreNames};
 use crate::exchange::HandlerFactory;
 use crate::pool::turn_slice::TurnSlice;
@@ -104,21 +108,6 @@ impl WsgiApp {
             multithread: handlers > 1,
             turns,
         }
-    }
-}
-
-/// Spares the handlers contention on the count of what each of their calls touches: the application, and the object
-/// that it is a method of.
-pub(super) fn share(py: Attached, callable: &Owned) {
-    // SAFETY: attached; live objects.
-    unsafe { ffi::defer_refcount(callable.ptr()) };
-    match py.optional_attribute_named(callable, c"__self__") {
-        // SAFETY: as above.
-        Ok(Some(owner)) => unsafe {
-            ffi::defer_refcount(owner.ptr());
-        },
-        Ok(None) => {}
-        Err(Raised) => drop(py.take_exception()),
     }
 }
 

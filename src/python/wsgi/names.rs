@@ -322,8 +322,7 @@ fn hash(name: &[u8]) -> u64 {
         }),
         _ => (word(&name[..8]), word(&name[len - 8..])),
     };
-    let mixed = (first ^ last.rotate_left(23) ^ len as u64).wrapping_mul(0x94D0_49BB_1331_11EB);
-    mixed
+    (first ^ last.rotate_left(23) ^ len as u64).wrapping_mul(0x94D0_49BB_1331_11EB)
 }
 
 /// The upper bits of a product depend on all of its factor's.

@@ -47,29 +47,25 @@ fn message() -> impl Strategy<Value = Message> {
 fn agreed() -> impl Strategy<Value = Agreed> {
     (
         9..=15_u8,
-        8..=15_u8,
         any::<bool>(),
         any::<bool>(),
         1..=9_u8,
         0..200_usize,
     )
         .prop_map(
-            |(server_bits, client_bits, server_takeover, client_takeover, level, min_size)| {
-                Agreed {
-                    server_bits,
-                    client_bits,
-                    server_takeover,
-                    client_takeover,
-                    level,
-                    min_size,
-                }
+            |(server_bits, server_takeover, client_takeover, level, min_size)| Agreed {
+                server_bits,
+                server_takeover,
+                client_takeover,
+                level,
+                min_size,
             },
         )
 }
 
 fn codec(agreed: Agreed) -> Codec {
     Codec::new(
-        (agreed.client_bits.max(9), agreed.client_takeover),
+        (15, agreed.client_takeover),
         (agreed.server_bits, agreed.server_takeover),
     )
 }

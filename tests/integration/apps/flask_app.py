@@ -4,7 +4,18 @@ import hashlib
 import io
 import tempfile
 
-from flask import Flask, Response, jsonify, make_response, redirect, request, send_file, session, stream_with_context, url_for
+from flask import (
+    Flask,
+    Response,
+    jsonify,
+    make_response,
+    redirect,
+    request,
+    send_file,
+    session,
+    stream_with_context,
+    url_for,
+)
 
 app = Flask(__name__)
 app.secret_key = "for tests alone"

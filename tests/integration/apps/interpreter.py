@@ -1,5 +1,6 @@
 """Shows the interpreter that the application runs in."""
 
+import asyncio
 import json
 import locale
 import os
@@ -43,7 +44,34 @@ def _child():
     return {"blocked": int(blocked, 16), "code": done.returncode, "descriptors": done.stdout.splitlines()[-1]}
 
 
+def _fork():
+    """A child made by fork runs Python and ends; the parent goes on."""
+    child = os.fork()
+    if child == 0:
+        os._exit(sum(range(5)))
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+async def _hello():
+    await asyncio.sleep(0)
+    return await asyncio.to_thread(str.upper, "hello")
+
+
 def application(environ, start_response):
-    facts = _child() if environ["PATH_INFO"] == "/child" else _facts()
+    path = environ["PATH_INFO"]
+    if path == "/child":
+        facts = _child()
+    elif path == "/fork":
+        facts = _fork()
+    elif path == "/asyncio":
+        facts = asyncio.run(_hello())
+    elif path == "/thread":
+        found = []
+        thread = threading.Thread(target=lambda: found.append(sum(range(100))))
+        thread.start()
+        thread.join()
+        facts = found[0]
+    else:
+        facts = _facts()
     start_response("200 OK", [("Content-Type", "application/json")])
     return [json.dumps(facts).encode()]

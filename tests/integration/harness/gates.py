@@ -55,6 +55,10 @@ class Gate:
     def next_message(self):
         return self.next().message
 
+    def fileno(self):
+        """For select and poll: readable while somebody waits."""
+        return self._listener.fileno()
+
     def is_empty(self):
         """Nobody waits now."""
         return not select.select([self._listener], [], [], 0)[0]

@@ -90,8 +90,8 @@ class Server:
         self.args += map(str, args)
         limit = None
         if descriptors is not None:
-            hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-            limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, hard))  # noqa: E731
+            # The hard limit too: the server raises the soft one as far as it may.
+            limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))  # noqa: E731
         self.process = subprocess.Popen(
             self.args,
             stdin=subprocess.DEVNULL,

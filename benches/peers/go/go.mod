@@ -1,0 +1,3 @@
+module m0serve/go-hello
+
+go 1.19

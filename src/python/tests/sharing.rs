@@ -1,0 +1,90 @@
+//! What threads share of an application is not counted by each of them (free-threaded builds only).
+#![cfg(Py_GIL_DISABLED)]
+
+use super::super::ffi;
+use super::super::object::Owned;
+use super::super::share::share;
+use super::super::thread::ThreadState;
+use super::{define, start};
+
+const SOURCE: &str = r#"
+import functools
+def top(environ, start_response): pass
+def middleware(inner, extra=None):
+    @functools.wraps(inner)
+    def wrapper(environ, start_response): return inner(environ, start_response)
+    return wrapper
+class Callable:
+    def __init__(self, inner): self.inner = inner; self.table = {'x': middleware(top)}; self.name = 'x'
+    def __call__(self, environ, start_response): return self.inner(environ, start_response)
+    def method(self, environ, start_response): pass
+class Connection: pass
+innermost = middleware(top)
+instance = Callable(innermost)
+instance.connections = [Connection()]
+bound = instance.method
+chain = middleware(functools.partial(middleware(bound), 1))
+app = chain
+loop = Callable(None)
+loop.inner = loop
+class Awkward:
+    @property
+    def __dict__(self): raise ValueError
+    @property
+    def func(self): raise KeyError
+    def __call__(self): pass
+awkward = Awkward()
+"#;
+
+fn is_deferred(object: &Owned) -> bool {
+    // SAFETY: attached; a live object. `_PyGC_BITS_DEFERRED` of Include/internal/pycore_gc.h.
+    unsafe { (*object.ptr()).ob_gc_bits & (1 << 6) != 0 }
+}
+
+#[test]
+fn a_stack_of_middleware_is_marked_through() {
+    start();
+    ThreadState::make().attached(|py| {
+        let (names, app) = define(py, SOURCE);
+        let get = |expression: &std::ffi::CStr| {
+            // SAFETY: attached; the module's dict.
+            unsafe {
+                Owned::new(ffi::PyRun_String(
+                    expression.as_ptr(),
+                    ffi::Py_eval_input,
+                    names.ptr(),
+                    names.ptr(),
+                ))
+                .unwrap()
+            }
+        };
+        let marked = [
+            c"chain",
+            c"bound",
+            c"instance",
+            c"innermost",
+            c"instance.table",
+            c"instance.table['x']",
+            c"instance.connections",
+        ];
+        for expression in &marked {
+            assert!(!is_deferred(&get(expression)), "{expression:?}");
+        }
+        assert!(share(py, &app) > marked.len());
+        for expression in &marked {
+            assert!(is_deferred(&get(expression)), "{expression:?}");
+        }
+        // What it keeps for its own purposes must die when it is dropped.
+        assert!(!is_deferred(&get(c"instance.connections[0]")));
+        for odd in [
+            c"loop",
+            c"awkward",
+            c"print",
+            c"Callable",
+            c"functools.partial(top)",
+        ] {
+            share(py, &get(odd));
+            assert!(!py.has_exception(), "{odd:?}");
+        }
+    });
+}
