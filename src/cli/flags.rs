@@ -178,7 +178,7 @@ pub(super) struct Flags {
     /// The event loop of an ASGI application: auto, asyncio or uvloop
     ///
     /// auto takes uvloop if it can be imported. The start-up line tells which one runs.
-    #[arg(long = "loop", value_name = "NAME", env = "M0_LOOP", default_value_t = EventLoop::Auto, help_heading = ASGI)]
+    #[arg(id = "loop", long = "loop", value_name = "NAME", env = "M0_LOOP", default_value_t = EventLoop::Auto, help_heading = ASGI)]
     event_loop: EventLoop,
 
     /// Whether an ASGI application is told of start and stop: auto, on or off

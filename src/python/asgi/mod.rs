@@ -37,6 +37,7 @@ use std::sync::OnceLock;
 use super::ffi;
 use super::ffi::{PyObject, PyTypeObject};
 use super::object::{Attached, Owned, Raised};
+use super::share::share;
 use crate::config::{AppSpec, AsgiSpec};
 
 /// The native classes and the objects that all threads share, made once when the interpreter starts.
@@ -123,7 +124,7 @@ unsafe impl Sync for AsgiApp {}
 impl AsgiApp {
     pub fn new(py: Attached, callable: Owned, settings: &AppSpec) -> Result<AsgiApp, Raised> {
         prepare(py)?;
-        super::share::share(py, &callable);
+        share(py, &callable);
         Ok(AsgiApp {
             callable: callable.into_ptr(),
             root_path: settings.root_path.clone(),
