@@ -8,7 +8,9 @@ pub mod address;
 mod values;
 
 pub use address::BindAddress;
-pub use values::{Interface, Seconds, Size, Threads, UnderscoreNames, parse_mode};
+pub use values::{
+    EventLoop, Interface, Lifespan, Seconds, Size, Threads, UnderscoreNames, parse_mode,
+};
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,6 +19,7 @@ use crate::http1::Limits;
 use crate::observe::access;
 use crate::observe::log::Level;
 use crate::topology::{Pin, Placement, Topology};
+use crate::websocket;
 
 /// Everything a server is told.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,6 +62,27 @@ pub struct AppSpec {
     /// SCRIPT_NAME (WSGI) or root_path (ASGI): empty, or a slash first and none at the end.
     pub root_path: String,
     pub header_underscores: UnderscoreNames,
+    pub asgi: AsgiSpec,
+}
+
+/// How an ASGI application is served.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AsgiSpec {
+    pub event_loop: EventLoop,
+    pub lifespan: Lifespan,
+    /// A callback that holds the event loop for longer is logged.
+    pub slow_callback: Option<Duration>,
+    pub websocket: websocket::Settings,
+    /// None: WebSockets are not pinged.
+    pub pings: Option<Pings>,
+}
+
+/// How a WebSocket's client shows that it is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pings {
+    pub interval: Duration,
+    /// From a ping until its pong.
+    pub timeout: Duration,
 }
 
 impl Default for AppSpec {
@@ -71,6 +95,7 @@ impl Default for AppSpec {
             interface: Interface::Auto,
             root_path: String::new(),
             header_underscores: UnderscoreNames::Drop,
+            asgi: AsgiSpec::default(),
         }
     }
 }

@@ -37,6 +37,9 @@ pub const STREAM_MARK: usize = 256 * 1024;
 /// How long a wait for a slow client lasts before the pool is told again that this thread streams.
 const WAIT_STEP: Duration = Duration::from_millis(50);
 
+/// One system call sends at most this much of a file: others on the thread wait meanwhile.
+const FILE_SHARE: u64 = 512 * 1024;
+
 /// A file is sent in pieces of this size, so that the pool hears of a thread that streams to a fast client too.
 const FILE_PIECE: u64 = 8 * 1024 * 1024;
 
@@ -71,6 +74,13 @@ impl Common {
             access_log: None,
             counters: Counters::default(),
             on_stream: OnceLock::new(),
+        }
+    }
+
+    /// The process ends: what waits for a log is written.
+    pub fn close_logs(&self) {
+        if let Some(log) = &self.access_log {
+            log.close();
         }
     }
 
@@ -236,6 +246,10 @@ impl Exchange {
             .map(|field| (field.name.of(&self.input), field.value.of(&self.input)))
     }
 
+    pub fn field_count(&self) -> usize {
+        self.head.fields.len()
+    }
+
     /// The authority of an absolute-form target, which overrides Host (RFC 9112 3.2.2).
     pub fn authority(&self) -> Option<&[u8]> {
         self.head.authority.map(|span| span.of(&self.input))
@@ -258,6 +272,17 @@ impl Exchange {
 
     pub fn local(&self) -> &Endpoint {
         &self.local
+    }
+
+    /// The address that the client connected to, also where the listener is on all of them.
+    pub fn reached(&self) -> Endpoint {
+        match &*self.local {
+            Endpoint::Ip(address) if address.ip().is_unspecified() => self
+                .stream
+                .local()
+                .unwrap_or_else(|_| Endpoint::clone(&self.local)),
+            local => local.clone(),
+        }
     }
 
     /// Moves the body out; a second call finds it empty.
@@ -320,6 +345,78 @@ impl Exchange {
                 .collect();
         }
         self.writer.head(head, size, &http_date(), &mut self.out);
+    }
+
+    /// The connection ends after this answer; its head says so if it is still to come.
+    pub fn close_after(&mut self) {
+        self.writer.close_after();
+    }
+
+    /// Buffers an interim answer (1xx), for clients that know such (RFC 9110 15.2: not HTTP/1.0).
+    pub fn interim(&mut self, head: &ResponseHead) {
+        if self.head.version == Version::Http11 && !self.started() {
+            self.writer
+                .head(head, BodySize::Unknown, &http_date(), &mut self.out);
+        }
+    }
+
+    /// The connection speaks another protocol from here on; its 101 answer stands in the buffer.
+    pub fn switch(&mut self) {
+        self.code = 101;
+        self.ending = Ending::Close;
+    }
+
+    /// What was received from `start` on, and the buffer for what is to be sent: for another protocol than HTTP.
+    pub(crate) fn raw(&mut self, start: usize) -> (&mut [u8], &mut Vec<u8>) {
+        if self.sent > STREAM_MARK {
+            self.out.drain(..self.sent);
+            self.sent = 0;
+        }
+        (&mut self.input[start..], &mut self.out)
+    }
+
+    /// The request asks for another protocol (RFC 9110 7.8).
+    pub fn asks_to_upgrade(&self) -> bool {
+        self.head.upgrade
+    }
+
+    /// Announces a piece of the body that is sent from a file: how many of `len` bytes may follow.
+    pub fn open_file(&mut self, len: u64) -> u64 {
+        self.writer.data_frame(len, &mut self.out)
+    }
+
+    /// Sends from `position` on without copying through this process, as far as the socket takes it. True when `end` is
+    /// reached. Never blocks on the socket.
+    pub fn pump_file(&mut self, file: &File, position: &mut u64, end: u64) -> Result<bool, Gone> {
+        self.flush()?;
+        while *position < end {
+            if self.pending() > 0 {
+                return Ok(false);
+            }
+            let count = (end - *position).min(FILE_SHARE) as usize;
+            let before = *position;
+            match rustix::fs::sendfile(&self.stream, file, Some(position), count) {
+                Ok(0) => {
+                    // The file is shorter than its length said: the announced body can't be completed.
+                    self.abort();
+                    return Err(Gone);
+                }
+                Ok(_) => {
+                    let sent = *position - before;
+                    self.body_bytes += sent;
+                    self.common.counters.add(Counter::Sent, sent);
+                }
+                Err(rustix::io::Errno::AGAIN) => return Ok(false),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return Err(self.lose()),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Ends the piece that `open_file` announced.
+    pub fn close_file(&mut self) {
+        self.writer.data_frame_end(&mut self.out);
     }
 
     /// Buffers a piece of the body. No I/O.
@@ -415,6 +512,14 @@ impl Exchange {
         }
     }
 
+    /// As `finish`, with fields after the body where its framing has room for them (RFC 9112 7.1.2).
+    pub fn finish_with(&mut self, trailers: &ResponseHead) {
+        self.writer.end_with(trailers, &mut self.out);
+        if !self.writer.keep_alive() && self.ending == Ending::KeepAlive {
+            self.ending = Ending::Close;
+        }
+    }
+
     /// Cuts the response: what was buffered is sent, and the connection ends without the body's end mark.
     pub fn abort(&mut self) {
         self.cut = true;
@@ -503,11 +608,11 @@ impl Exchange {
     }
 
     /// Bytes that wait for the client to read.
-    pub(crate) fn pending(&self) -> usize {
+    pub fn pending(&self) -> usize {
         self.out.len() - self.sent
     }
 
-    fn lose(&mut self) -> Gone {
+    pub(crate) fn lose(&mut self) -> Gone {
         self.ending = Ending::Gone;
         self.out.clear();
         self.sent = 0;

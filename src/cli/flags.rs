@@ -3,24 +3,30 @@
 //! Owns what is written on the command line, in `--help` and in docs/configuration.md, which all come from here. The first
 //! paragraph of a flag's text is its line in `-h`; the rest says why. Must not check what goes together (`config`).
 
+// The texts are help texts first: brackets in them are the command line's, not links.
+#![allow(rustdoc::broken_intra_doc_links)]
+
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Parser;
 use clap::builder::BoolishValueParser;
 
 use crate::config::{
-    AppSpec, BindAddress, Given, Interface, Seconds, Size, Threads, Timeouts, UnderscoreNames,
-    parse_mode,
+    AppSpec, AsgiSpec, BindAddress, EventLoop, Given, Interface, Lifespan, Pings, Seconds, Size,
+    Threads, Timeouts, UnderscoreNames, parse_mode,
 };
 use crate::http1::Limits;
 use crate::observe::access;
 use crate::observe::log::Level;
 use crate::topology::Pin;
+use crate::websocket;
 
-pub(super) const HEADINGS: [&str; 7] = [
+pub(super) const HEADINGS: [&str; 8] = [
     APPLICATION,
     LISTENING,
     THREADS,
+    ASGI,
     LIMITS,
     TIMEOUTS,
     LOGGING,
@@ -29,6 +35,7 @@ pub(super) const HEADINGS: [&str; 7] = [
 const APPLICATION: &str = "Application";
 const LISTENING: &str = "Listening";
 const THREADS: &str = "Threads and processes";
+const ASGI: &str = "ASGI";
 const LIMITS: &str = "Limits";
 const TIMEOUTS: &str = "Time-outs";
 const LOGGING: &str = "Logging";
@@ -167,6 +174,62 @@ pub(super) struct Flags {
     /// among the performance cores.
     #[arg(long, value_name = "CORES", env = "M0_PIN", default_value_t = Pin::Auto, help_heading = THREADS)]
     pin: Pin,
+
+    /// The event loop of an ASGI application: auto, asyncio or uvloop
+    ///
+    /// auto takes uvloop if it can be imported. The start-up line tells which one runs.
+    #[arg(id = "loop", long = "loop", value_name = "NAME", env = "M0_LOOP", default_value_t = EventLoop::Auto, help_heading = ASGI)]
+    event_loop: EventLoop,
+
+    /// Whether an ASGI application is told of start and stop: auto, on or off
+    ///
+    /// auto goes on without if the application does not know the lifespan protocol; on refuses to start then. Each loop
+    /// (--threads) has a lifespan, and a state, of its own.
+    #[arg(long, value_name = "WHEN", env = "M0_LIFESPAN", default_value_t = Lifespan::Auto, help_heading = ASGI)]
+    lifespan: Lifespan,
+
+    /// Log what holds the event loop for longer, with its stack; 0: off
+    ///
+    /// Blocking code in an async view makes all other requests of the loop wait. 100 finds it; a thread watches the loop
+    /// then. Off, because nothing is to pay for it.
+    #[arg(long, value_name = "MILLISECONDS", env = "M0_SLOW_CALLBACK_MS", default_value_t = 0, help_heading = ASGI)]
+    slow_callback_ms: u32,
+
+    /// Bytes of a WebSocket message (closed with 1009 beyond)
+    ///
+    /// After decompression. uvicorn's figure, which applications written for it rely on.
+    #[arg(
+        long, value_name = "SIZE", env = "M0_WS_MAX_SIZE", default_value_t = Size(websocket::Settings::default().max_message as u64),
+        value_parser = at_least::<125>, help_heading = ASGI
+    )]
+    ws_max_size: Size,
+
+    /// Between two pings on a WebSocket; 0: none are sent
+    ///
+    /// Proxies close connections that are silent for a minute, and a client that is gone without a word is noticed.
+    #[arg(
+        long, value_name = "SECONDS", env = "M0_WS_PING_INTERVAL", default_value_t = Seconds(Duration::from_secs(20)),
+        value_parser = Seconds::parse_or_zero, help_heading = ASGI
+    )]
+    ws_ping_interval: Seconds,
+
+    /// For the answer to a ping; then the WebSocket is closed
+    ///
+    /// As long as the interval: a client may be on a train.
+    #[arg(
+        long, value_name = "SECONDS", env = "M0_WS_PING_TIMEOUT", default_value_t = Seconds(Duration::from_secs(20)),
+        help_heading = ASGI
+    )]
+    ws_ping_timeout: Seconds,
+
+    /// Compress WebSocket messages for clients that can (permessage-deflate): on or off
+    ///
+    /// Text shrinks to a quarter or less, for some 10 KiB of memory for each connection that uses it.
+    #[arg(
+        long, value_name = "WHETHER", env = "M0_WS_COMPRESSION", default_value = "on", value_parser = on_or_off,
+        help_heading = ASGI
+    )]
+    ws_compression: bool,
 
     /// Bytes of a request line (414 beyond)
     ///
@@ -351,6 +414,14 @@ fn access_log(text: &str) -> Result<AccessLog, String> {
     }
 }
 
+fn on_or_off(text: &str) -> Result<bool, String> {
+    match text {
+        "on" | "true" | "yes" | "1" => Ok(true),
+        "off" | "false" | "no" | "0" => Ok(false),
+        _ => Err("write on or off".into()),
+    }
+}
+
 fn at_least<const LEAST: u64>(text: &str) -> Result<Size, String> {
     let size: Size = text.parse()?;
     if size.0 < LEAST {
@@ -373,6 +444,20 @@ impl Flags {
                 interface: self.interface,
                 root_path: self.root_path,
                 header_underscores: self.header_underscores,
+                asgi: AsgiSpec {
+                    event_loop: self.event_loop,
+                    lifespan: self.lifespan,
+                    slow_callback: (self.slow_callback_ms > 0)
+                        .then(|| Duration::from_millis(self.slow_callback_ms.into())),
+                    websocket: websocket::Settings {
+                        max_message: self.ws_max_size.0 as usize,
+                        deflate: self.ws_compression.then(Default::default),
+                    },
+                    pings: (!self.ws_ping_interval.0.is_zero()).then_some(Pings {
+                        interval: self.ws_ping_interval.0,
+                        timeout: self.ws_ping_timeout.0,
+                    }),
+                },
             },
             binds: self.bind,
             uds_mode: self.uds_mode,

@@ -16,6 +16,27 @@ pub enum Interface {
     Asgi,
 }
 
+/// Which event loop an ASGI application runs on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EventLoop {
+    /// uvloop if it can be imported.
+    #[default]
+    Auto,
+    Asyncio,
+    Uvloop,
+}
+
+/// Whether an ASGI application is told of start and stop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lifespan {
+    /// If it knows the protocol.
+    #[default]
+    Auto,
+    /// It must know the protocol.
+    On,
+    Off,
+}
+
 /// What becomes of request fields whose names have an underscore: in a WSGI environ they can't be told from names with a
 /// hyphen (`X_Forwarded_User` from `X-Forwarded-User`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,6 +85,8 @@ macro_rules! words {
 }
 
 words!(Interface, "auto" => Interface::Auto, "wsgi" => Interface::Wsgi, "asgi" => Interface::Asgi);
+words!(EventLoop, "auto" => EventLoop::Auto, "asyncio" => EventLoop::Asyncio, "uvloop" => EventLoop::Uvloop);
+words!(Lifespan, "auto" => Lifespan::Auto, "on" => Lifespan::On, "off" => Lifespan::Off);
 words!(
     UnderscoreNames,
     "refuse" => UnderscoreNames::Refuse,

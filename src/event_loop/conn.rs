@@ -19,6 +19,12 @@ use crate::observe::counters::Counter;
 use crate::sync::Arc;
 
 mod body;
+mod raw;
+mod streamed;
+
+pub use raw::RawRead;
+pub use streamed::Piece;
+use streamed::Stream;
 
 /// Reads are at least this long while a head is awaited.
 const HEAD_READ: usize = 4096;
@@ -55,6 +61,8 @@ enum Phase {
     Answering,
     /// Ours: the response is on its way to the client.
     Flushing,
+    /// The client's: the rest of a body that nobody wants, before its next request.
+    Discarding,
     /// Nobody's: what the client still sends is read away.
     Lingering,
     Over,
@@ -103,6 +111,8 @@ pub struct Connection {
     deadline: Millis,
     linger_until: Millis,
     lingered: usize,
+    /// The request goes to the application as soon as its head is whole.
+    streamed: Option<Stream>,
     loop_index: usize,
     key: usize,
     seat: Arc<Seat<Connection>>,
@@ -128,6 +138,7 @@ impl Connection {
             deadline: Millis::MAX,
             linger_until: Millis::MAX,
             lingered: 0,
+            streamed: None,
             loop_index,
             key,
             seat: Arc::new(Seat::new()),
@@ -156,7 +167,8 @@ impl Connection {
         self.suspended.is_some()
     }
 
-    pub(super) fn key(&self) -> usize {
+    /// Its place among the loop's connections; another connection may have it later.
+    pub fn key(&self) -> usize {
         self.key
     }
 
@@ -236,7 +248,7 @@ impl Connection {
                             if std::mem::take(&mut self.overdue)
                                 && self.exchange.pending() == before
                             {
-                                self.time_out();
+                                self.give_up();
                                 continue;
                             }
                             return Step::Wait;
@@ -246,6 +258,15 @@ impl Connection {
                             return Step::Resume;
                         }
                         Ok(_) => self.end_exchange(),
+                    }
+                }
+                Phase::Discarding => {
+                    if let Some(step) = self.step_discarding(share) {
+                        if step == Step::Wait && std::mem::take(&mut self.overdue) {
+                            self.give_up();
+                            continue;
+                        }
+                        return step;
                     }
                 }
                 Phase::Lingering => return self.read_away(),
@@ -271,7 +292,7 @@ impl Connection {
         }
         if !self.readable {
             if std::mem::take(&mut self.overdue) {
-                self.time_out();
+                self.give_up();
                 return None;
             }
             let leave = draining && self.reader.is_between_messages() && !self.fresh;
@@ -340,6 +361,11 @@ impl Connection {
                     self.consumed = consumed;
                     self.overdue = false;
                     self.exchange.open_response();
+                    if let Some(stream) = &mut self.streamed {
+                        stream.open(&self.exchange.head);
+                        self.phase = Phase::Answering;
+                        return true;
+                    }
                     let body_awaited = self.consumed == self.exchange.input.len();
                     if self.exchange.head.expect_continue && body_awaited {
                         self.exchange.send_continue();
@@ -413,22 +439,26 @@ impl Connection {
         let asked_to_close = !self.exchange.head.keep_alive;
         let read_whole = self.whole && self.consumed == self.exchange.input.len() && !self.readable;
         match self.exchange.ending {
+            Ending::KeepAlive if self.streamed.is_some() => self.phase = Phase::Discarding,
             Ending::KeepAlive => {
                 self.next_request();
                 self.phase = Phase::Reading;
             }
             // A client that asked for the end and has nothing on the way can't be reset by it.
             Ending::Close if asked_to_close && read_whole => self.phase = Phase::Over,
-            Ending::Close => {
-                self.phase = match self.exchange.stream.shutdown_write() {
-                    Ok(()) => Phase::Lingering,
-                    Err(_) => Phase::Over,
-                };
-                self.readable = true;
-                self.exchange.input = Vec::new();
-            }
+            Ending::Close => self.linger(),
             Ending::Reset | Ending::Gone => self.phase = Phase::Over,
         }
+    }
+
+    /// Ends our side; the client's is read away, so that no reset overtakes what it was sent.
+    fn linger(&mut self) {
+        self.phase = match self.exchange.stream.shutdown_write() {
+            Ok(()) => Phase::Lingering,
+            Err(_) => Phase::Over,
+        };
+        self.readable = true;
+        self.exchange.input = Vec::new();
     }
 
     fn next_request(&mut self) {
@@ -477,7 +507,7 @@ impl Connection {
             }
             Phase::Reading if in_head && empty => millis(timeouts.idle),
             Phase::Reading if in_head => millis(timeouts.head),
-            Phase::Reading => millis(timeouts.body),
+            Phase::Reading | Phase::Discarding => millis(timeouts.body),
             Phase::Lingering => LINGER_SILENCE,
             Phase::Answering | Phase::Flushing | Phase::Over => millis(timeouts.write),
         };
@@ -503,12 +533,16 @@ impl Connection {
     }
 
     /// Nothing came in time.
-    fn time_out(&mut self) {
+    fn give_up(&mut self) {
         self.exchange.common.counters.count(Counter::TimedOut);
         match self.phase {
             Phase::Reading if self.reader.is_between_messages() => self.phase = Phase::Over,
             Phase::Reading => self.refuse_unread(408, "The request did not arrive in time."),
-            Phase::Answering | Phase::Flushing | Phase::Lingering | Phase::Over => {
+            Phase::Answering
+            | Phase::Flushing
+            | Phase::Discarding
+            | Phase::Lingering
+            | Phase::Over => {
                 self.exchange.ending = Ending::Gone;
                 self.phase = Phase::Over;
             }

@@ -79,6 +79,11 @@ impl Deadlines {
             .retain(|&Reverse((due, key, generation))| is_live(due, key, generation));
     }
 
+    /// When the earliest entry is due.
+    pub fn next_due(&self) -> Option<Millis> {
+        self.heap.peek().map(|Reverse((due, ..))| *due)
+    }
+
     pub fn pop_due(&mut self, now: Millis) -> Option<(Millis, usize, u32)> {
         let Reverse((due, ..)) = self.heap.peek()?;
         if *due > now {

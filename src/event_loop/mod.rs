@@ -13,6 +13,7 @@ use std::io;
 use std::time::Duration;
 
 use crossbeam_deque::{Stealer, Worker};
+use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use slab::Slab;
@@ -28,16 +29,18 @@ mod conn;
 mod deadlines;
 mod mailbox;
 mod seat;
+mod streamed;
 
 #[cfg(all(test, loom))]
 pub(crate) use bell::Bell;
-pub use conn::Connection;
 use conn::Step;
+pub use conn::{Connection, Piece, RawRead};
 pub use deadlines::Millis;
 use deadlines::{Clock, Deadlines};
 use mailbox::Mail;
 pub use mailbox::Mailbox;
 pub(crate) use seat::Seat;
+pub use streamed::{Awaits, Knock};
 
 /// One whole request together with its connection, on its way to the application.
 pub type Job = Box<Connection>;
@@ -82,6 +85,8 @@ pub struct Loop {
     local_answers: Option<Arc<dyn LocalAnswers>>,
     busy_answer: ResponseHead,
     draining: bool,
+    /// Streamed delivery (`streamed.rs`): edges and deadlines of connections whose requests run.
+    knocks: Option<Vec<Knock>>,
 }
 
 impl Loop {
@@ -130,6 +135,7 @@ impl Loop {
                     local_answers: local_answers.clone(),
                     busy_answer: busy_answer(),
                     draining: false,
+                    knocks: None,
                 }))
             })
             .collect()
@@ -175,7 +181,7 @@ impl Loop {
     pub fn deal(&mut self) {
         let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
         for event in &events {
-            self.handle_event(event.token(), event.is_read_closed() || event.is_error());
+            self.handle_event(event);
         }
         self.events = events;
         // All that makes jobs or ends connections comes after the wait: its caller looks at both next.
@@ -186,8 +192,8 @@ impl Loop {
         self.expire();
     }
 
-    fn handle_event(&mut self, token: Token, ended: bool) {
-        match token {
+    fn handle_event(&mut self, event: &Event) {
+        match event.token() {
             // It only ends the wait: mail is read in every turn.
             WAKER => {}
             Token(number) if number > LAST_LISTENER - self.listeners.len() => {
@@ -198,9 +204,15 @@ impl Loop {
                     return;
                 };
                 // None: a handler owns the connection; it has been told of the edge.
-                if let Some(mut connection) = entry.seat.take_or_knock() {
-                    connection.notice_edge(ended);
-                    self.advance(connection);
+                match entry.seat.take_or_knock() {
+                    Some(mut connection) => {
+                        connection.notice_edge(event.is_read_closed() || event.is_error());
+                        if event.is_read_closed() {
+                            connection.notice_hang_up();
+                        }
+                        self.advance(connection);
+                    }
+                    None => self.knock(key, event),
                 }
             }
         }
@@ -332,7 +344,10 @@ impl Loop {
         let key = self.entries.vacant_key();
         self.generation = self.generation.wrapping_add(1);
         let exchange = Exchange::new(stream, peer, local, Arc::clone(&self.common));
-        let connection = Box::new(Connection::new(exchange, self.index, key, self.clock.now()));
+        let mut connection = Box::new(Connection::new(exchange, self.index, key, self.clock.now()));
+        if self.knocks.is_some() {
+            connection.deliver_streamed(self.generation);
+        }
         let interest = Interest::READABLE | Interest::WRITABLE;
         if let Err(error) =
             self.poll
@@ -363,6 +378,8 @@ impl Loop {
             let entry = &mut self.entries[key];
             entry.armed = Millis::MAX;
             match entry.seat.take() {
+                // Whoever runs the request looks whether this is about something that it waits for.
+                None if self.knocks.is_some() => self.knock_due(key),
                 // A handler owns it: none of its deadlines can come sooner than a whole idle time-out from now.
                 None => self.arm(key, now + conn::soonest(&self.common.timeouts)),
                 Some(connection) if connection.deadline() > now => {

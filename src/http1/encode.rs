@@ -206,9 +206,21 @@ impl ResponseWriter {
     /// The body has ended. With less than was announced the connection must be closed, so that the
     /// client sees the fault (RFC 9112 8).
     pub fn end(&mut self, out: &mut Vec<u8>) {
+        self.end_with_fields(b"", out);
+    }
+
+    /// As [`Self::end`], with `trailers` as the trailer section if the body is chunked (RFC 9112 7.1.2); no other
+    /// framing has one, and then they are dropped.
+    pub fn end_with(&mut self, trailers: &ResponseHead, out: &mut Vec<u8>) {
+        self.end_with_fields(trailers.field_bytes(), out);
+    }
+
+    fn end_with_fields(&mut self, trailers: &[u8], out: &mut Vec<u8>) {
         if self.state == ResponseState::Chunked {
             self.data_frame_end(out);
-            out.extend_from_slice(b"0\r\n\r\n");
+            out.extend_from_slice(b"0\r\n");
+            out.extend_from_slice(trailers);
+            out.extend_from_slice(b"\r\n");
         }
         let short = self.state == ResponseState::Counted && self.remaining > 0;
         self.step(if short {

@@ -3,6 +3,7 @@
 //!
 //! Owns the rules of the application's name. Runs on the main thread, attached, before any handler exists.
 
+use super::asgi::AsgiApp;
 use super::interface::{self, Interface};
 use super::object::{Attached, Exception, Owned, Raised};
 use super::wsgi::WsgiApp;
@@ -12,6 +13,7 @@ use crate::config::{self, AppSpec};
 /// A loaded application, ready to make handlers for.
 pub enum App {
     Wsgi(WsgiApp),
+    Asgi(AsgiApp),
 }
 
 /// What the spec says: `module[:attribute[.attribute…][(arguments)]]`.
@@ -105,18 +107,21 @@ pub fn load(py: Attached, settings: &AppSpec) -> Result<App, StartError> {
             "{text}: a {class} is not callable, so it can't be the application"
         )));
     }
-    match settings.interface {
-        config::Interface::Asgi => {
-            return Err(StartError::asgi(text, "--interface asgi asks for that"));
-        }
-        config::Interface::Auto => {
-            if let Interface::Asgi(why) = interface::detect(py, &app) {
-                return Err(StartError::asgi(text, why));
-            }
-        }
-        config::Interface::Wsgi => {}
+    let interface = match settings.interface {
+        config::Interface::Auto => interface::detect(py, &app),
+        config::Interface::Asgi => Interface::Asgi("as --interface says"),
+        config::Interface::Wsgi => Interface::Wsgi,
+    };
+    match interface {
+        Interface::Wsgi => Ok(App::Wsgi(WsgiApp::new(py, app, settings))),
+        Interface::Asgi(_) => AsgiApp::new(py, app, settings)
+            .map(App::Asgi)
+            .map_err(|raised| failed(py, raised, "asyncio can't be used".to_owned())),
+        Interface::Asgi2 => Err(StartError::application(format!(
+            "{text} takes one argument, as the applications of ASGI 2 do, which is not served: wrap it in \
+             asgiref.compatibility.guarantee_single_callable, or say --interface wsgi or asgi if it is neither"
+        ))),
     }
-    Ok(App::Wsgi(WsgiApp::new(py, app, settings)))
 }
 
 /// `sys.path[0]` is the application's directory, as it is the script's for `python3 script.py`.
@@ -392,15 +397,6 @@ fn items(py: Attached, list: &Owned) -> Result<Vec<Owned>, Raised> {
 /// An exception on the way to the application: its traceback, then what it means.
 fn failed(py: Attached, raised: Raised, what: String) -> StartError {
     StartError::application(format!("{}{what}", fault::take_text(py, raised)))
-}
-
-impl StartError {
-    fn asgi(spec: &str, why: &str) -> StartError {
-        StartError::application(format!(
-            "{spec} is an ASGI application ({why}), which this version does not serve yet; \
-             --interface wsgi serves it as WSGI if that is what it is"
-        ))
-    }
 }
 
 #[cfg(test)]

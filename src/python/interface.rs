@@ -10,6 +10,8 @@ pub enum Interface {
     Wsgi,
     /// With the reason, for the message.
     Asgi(&'static str),
+    /// ASGI 2, which has two calls; its applications take the scope alone.
+    Asgi2,
 }
 
 /// `functools.partial` objects are looked through this many deep.
@@ -63,7 +65,7 @@ fn look(py: Attached, app: &Owned) -> Result<Interface, Raised> {
     let required = parameters - code.defaults;
     Ok(match (required, parameters) {
         (3, 3) => Interface::Asgi("it takes three arguments: scope, receive, send"),
-        (_, 1) => Interface::Asgi("it takes one argument, as the applications of ASGI 2 do"),
+        (_, 1) => Interface::Asgi2,
         _ => Interface::Wsgi,
     })
 }

@@ -1,5 +1,4 @@
-//! Everything that calls into CPython: the embedded interpreter, the application, and the bridges to WSGI and (to
-//! come) ASGI.
+//! Everything that calls into CPython: the embedded interpreter, the application, and the bridges to WSGI and ASGI.
 //!
 //! | file | owns |
 //! | --- | --- |
@@ -12,8 +11,10 @@
 //! | `fault` | tracebacks and log lines |
 //! | `thread`, `gate` | handler threads' states, attaching and detaching |
 //! | `wsgi/` | PEP 3333 |
+//! | `asgi/` | ASGI 3 |
 
 mod app;
+mod asgi;
 mod fault;
 mod ffi;
 mod gate;
@@ -31,6 +32,7 @@ mod wsgi;
 mod tests;
 
 pub use app::App;
+pub use asgi::{AsgiApp, Plan, Started};
 pub use interpreter::Interpreter;
 pub use wsgi::{WsgiApp, WsgiFactory, WsgiHandler};
 

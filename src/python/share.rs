@@ -5,12 +5,15 @@
 //! CPython itself; closures, bound methods and callable instances, of which a stack of middleware consists, are not.
 //! Owns the walk over them, once, after loading. What it marks is only freed by the garbage collector from then on, so it
 //! keeps to what lives as long as the application: callables, what they hold directly, and containers of callables.
-//! Runs on the main thread, attached. Without effect on a GIL build.
+//! Runs on the main thread, attached. It asks as the collector asks, so that no code of the application's runs and no
+//! instance's `__dict__` is made for it. Without effect on a GIL build.
 
 use std::collections::HashSet;
+use std::ffi::{c_int, c_void};
 
 use super::ffi;
-use super::object::{Attached, Owned, Raised};
+use super::ffi::PyObject;
+use super::object::{Attached, Owned};
 
 /// The walk ends after as many objects: an application's own tables can be large, and nobody waits for them.
 const MOST: usize = 20_000;
@@ -21,78 +24,68 @@ pub fn share(py: Attached, callable: &Owned) -> usize {
         return 0;
     }
     let mut walk = Walk {
-        py,
-        open: vec![callable.again()],
+        open: Vec::new(),
         seen: HashSet::new(),
         marked: 0,
     };
+    walk.open_once(callable.again());
     while let Some(object) = walk.open.pop() {
-        if walk.visit(&object).is_err() {
-            // An attribute whose getter fails: what it would have led to stays as it is.
-            drop(py.take_exception());
-        }
+        walk.visit(py, &object);
     }
     walk.marked
 }
 
+/// What kind of object leads on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Function,
+    Method,
+    /// A list, tuple, dict or closure's cell.
+    Container,
+    /// An instance, callable or not.
+    Instance,
+}
+
 struct Walk {
-    py: Attached,
     open: Vec<Owned>,
-    /// Addresses; each object is held by the application for longer than the walk.
+    /// Addresses; the application holds each object for longer than the walk.
     seen: HashSet<usize>,
     marked: usize,
 }
 
 impl Walk {
-    fn visit(&mut self, object: &Owned) -> Result<(), Raised> {
-        let py = self.py;
+    fn visit(&mut self, py: Attached, object: &Owned) {
         self.mark(object);
         // SAFETY: attached; live objects; each function is asked of the class that it is for.
         unsafe {
-            let pointer = object.ptr();
-            if ffi::PyFunction_Check(pointer) != 0 {
-                if let Some(closure) = py.optional_attribute_named(object, c"__closure__")?
-                    && !closure.is_none()
-                {
-                    for cell in items(&closure) {
-                        self.mark(&cell);
-                        // A cell can be empty still.
-                        if let Some(content) = py
-                            .optional_attribute_named(&cell, c"cell_contents")
-                            .unwrap_or(None)
-                        {
-                            self.follow(content);
-                        }
-                        drop(py.take_exception());
+            match kind_of(object.ptr()) {
+                // Its globals and constants are its module's.
+                Kind::Function => {
+                    let closure = ffi::PyFunction_GetClosure(object.ptr());
+                    if !closure.is_null() {
+                        self.follow(Owned::borrowed(closure));
                     }
                 }
-                if let Some(wrapped) = py.optional_attribute_named(object, c"__wrapped__")? {
-                    self.follow(wrapped);
+                Kind::Method => {
+                    self.follow(Owned::borrowed(ffi::PyMethod_Function(object.ptr())));
+                    // Callable or not, its attributes are what the method uses.
+                    self.open_once(Owned::borrowed(ffi::PyMethod_Self(object.ptr())));
                 }
-                return Ok(());
-            }
-            if ffi::PyMethod_Check(pointer) {
-                self.follow(Owned::borrowed(ffi::PyMethod_Function(pointer)));
-                self.open_once(Owned::borrowed(ffi::PyMethod_Self(pointer)));
-                return Ok(());
-            }
-            if is_container(pointer) {
-                for item in items(object) {
-                    self.follow(item);
+                Kind::Container => {
+                    for item in referents(py, object) {
+                        self.follow(item);
+                    }
                 }
-                return Ok(());
+                Kind::Instance => {
+                    for value in referents(py, object) {
+                        if ffi::PyType_Check(value.ptr()) == 0 {
+                            self.mark(&value);
+                        }
+                        self.follow(value);
+                    }
+                }
             }
         }
-        if let Some(func) = py.optional_attribute_named(object, c"func")? {
-            self.follow(func); // functools.partial
-        }
-        if let Some(attributes) = py.optional_attribute_named(object, c"__dict__")? {
-            for value in values(py, &attributes)? {
-                self.mark(&value);
-                self.follow(value);
-            }
-        }
-        Ok(())
     }
 
     fn mark(&mut self, object: &Owned) {
@@ -104,16 +97,14 @@ impl Walk {
 
     /// Looks into `object` later, if it is a callable of the application's or a container.
     fn follow(&mut self, object: Owned) {
-        // SAFETY: attached; a live object. Classes are callable too, but CPython counts them apart.
+        // SAFETY: attached; a live object. Classes are callable too, but CPython counts them apart; callables of static
+        // classes are CPython's own.
         let leads_on = unsafe {
-            let pointer = object.ptr();
-            let is_heap =
-                ffi::PyType_HasFeature(ffi::Py_TYPE(pointer), ffi::Py_TPFLAGS_HEAPTYPE) != 0;
-            ffi::PyType_Check(pointer) == 0
-                && (ffi::PyFunction_Check(pointer) != 0
-                    || ffi::PyMethod_Check(pointer)
-                    || is_container(pointer)
-                    || (is_heap && ffi::PyCallable_Check(pointer) != 0))
+            let class = ffi::Py_TYPE(object.ptr());
+            ffi::PyType_Check(object.ptr()) == 0
+                && (kind_of(object.ptr()) != Kind::Instance
+                    || (ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_HEAPTYPE) != 0
+                        && ffi::PyCallable_Check(object.ptr()) != 0))
         };
         if leads_on {
             self.open_once(object);
@@ -129,46 +120,44 @@ impl Walk {
 
 /// # Safety
 /// Attached; `object` is live.
-unsafe fn is_container(object: *mut ffi::PyObject) -> bool {
+unsafe fn kind_of(object: *mut PyObject) -> Kind {
     // SAFETY: the caller's promise.
     unsafe {
-        ffi::PyList_CheckExact(object) != 0
+        if ffi::PyFunction_Check(object) != 0 {
+            Kind::Function
+        } else if ffi::PyMethod_Check(object) {
+            Kind::Method
+        } else if ffi::PyList_CheckExact(object) != 0
             || ffi::PyTuple_CheckExact(object) != 0
             || ffi::PyDict_CheckExact(object) != 0
-    }
-}
-
-/// What a list, tuple or dict (its values) holds now.
-///
-/// # Safety
-/// Attached; `container` is one of these.
-unsafe fn items(container: &Owned) -> Vec<Owned> {
-    // SAFETY: the caller's promise; a tuple of its own keeps the items while they are taken.
-    unsafe {
-        let listed = if ffi::PyDict_CheckExact(container.ptr()) != 0 {
-            Owned::new(ffi::PyDict_Values(container.ptr()))
-                .and_then(|list| Owned::new(ffi::PySequence_Tuple(list.ptr())))
+            || ffi::Py_TYPE(object) == &raw mut ffi::PyCell_Type
+        {
+            Kind::Container
         } else {
-            Owned::new(ffi::PySequence_Tuple(container.ptr()))
-        };
-        let Ok(tuple) = listed else {
-            ffi::PyErr_Clear();
-            return Vec::new();
-        };
-        (0..ffi::PyTuple_GET_SIZE(tuple.ptr()).min(MOST as ffi::Py_ssize_t))
-            .map(|index| Owned::borrowed(ffi::PyTuple_GET_ITEM(tuple.ptr(), index)))
-            .collect()
+            Kind::Instance
+        }
     }
 }
 
-/// The values of an instance's `__dict__`.
-fn values(py: Attached, attributes: &Owned) -> Result<Vec<Owned>, Raised> {
+/// What `object` holds, as it tells the garbage collector.
+fn referents(py: Attached, object: &Owned) -> Vec<Owned> {
     let _ = py;
-    // SAFETY: attached; a class can give anything for `__dict__`, so its own type is looked at.
+    let mut found: Vec<Owned> = Vec::new();
+    // SAFETY: attached; a live object of a class that has this function. It does nothing but call `collect` for each
+    // object that it holds.
     unsafe {
-        if ffi::PyDict_CheckExact(attributes.ptr()) == 0 {
-            return Ok(Vec::new());
+        let class = ffi::Py_TYPE(object.ptr());
+        if ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_HAVE_GC) != 0
+            && let Some(traverse) = (*class).tp_traverse
+        {
+            traverse(object.ptr(), collect, (&raw mut found).cast());
         }
-        Ok(items(attributes))
     }
+    found
+}
+
+unsafe extern "C" fn collect(object: *mut PyObject, found: *mut c_void) -> c_int {
+    // SAFETY: `referents` passes its vector; the object is live, as its holder is.
+    unsafe { (*found.cast::<Vec<Owned>>()).push(Owned::borrowed(object)) };
+    0
 }

@@ -13,7 +13,7 @@ use crate::observe::access::AccessLog;
 use crate::observe::log;
 use crate::pool::turn_slice::TurnSlice;
 use crate::pool::{Controls, Shape};
-use crate::python::{App, Interpreter, StartError};
+use crate::python::{App, AsgiApp, Interpreter, Plan, StartError};
 use crate::server::{Application, Server};
 use crate::sync::Arc;
 
@@ -40,8 +40,9 @@ impl From<StartError> for Refusal {
 fn serve(settings: Settings) -> Result<ExitCode, Refusal> {
     let common = common(&settings)?;
     let logs = Arc::clone(&common);
+    let rotated = Arc::clone(&common);
     // Before the interpreter: it leaves signals alone that are taken.
-    let stop = StopRequests::take_over(move || logs.reopen_logs()).map_err(Refusal::failure)?;
+    let stop = StopRequests::take_over(move || rotated.reopen_logs()).map_err(Refusal::failure)?;
     let mut interpreter = Interpreter::start(&settings.app)?;
     let app = match interpreter.load_app() {
         Ok(app) => app,
@@ -51,7 +52,10 @@ fn serve(settings: Settings) -> Result<ExitCode, Refusal> {
             return Err(error.into());
         }
     };
-    let App::Wsgi(app) = app;
+    let app = match app {
+        App::Wsgi(app) => app,
+        App::Asgi(app) => return serve_asgi(app, interpreter, settings, common, stop),
+    };
     let listeners = listen(&settings)?;
 
     let handlers = settings.threads * (settings.blocking_threads + 1);
@@ -88,12 +92,71 @@ fn serve(settings: Settings) -> Result<ExitCode, Refusal> {
         "stopping: requests in flight have {} s",
         settings.timeouts.graceful.as_secs_f64()
     );
-    if !server.stop() {
+    let done = server.stop();
+    logs.close_logs();
+    if !done {
         // Handlers that are still inside views hold thread states: the interpreter can't be ended under them.
         signal_hook::low_level::exit(FAILURE.into());
     }
     interpreter.finish();
     Ok(ExitCode::SUCCESS)
+}
+
+fn serve_asgi(
+    app: AsgiApp,
+    mut interpreter: Interpreter,
+    settings: Settings,
+    common: Arc<Common>,
+    stop: StopRequests,
+) -> Result<ExitCode, Refusal> {
+    if settings.blocking_threads > 0 {
+        log::warn!("--blocking-threads has no meaning for an ASGI application");
+    }
+    let described = interpreter.describe();
+    let threads = match settings.threads {
+        1 => "1 loop".to_string(),
+        many => format!("{many} loops"),
+    };
+    let (binds, backlog, placement) = (
+        settings.binds.clone(),
+        settings.backlog,
+        settings.placement.clone(),
+    );
+    let unfinished = Arc::clone(&common);
+    let plan = Plan {
+        threads: settings.threads,
+        placement: settings.placement.clone(),
+        common,
+        local_answers: local_answers(&settings),
+        listen: Box::new(move || {
+            net::bind_all(&binds, backlog).map_err(|error| StartError {
+                code: FAILURE,
+                text: error.to_string(),
+            })
+        }),
+        announce: Box::new(move |started| {
+            eprintln!(
+                "m0serve {} · {described} · asgi · {} · {threads} · cores {placement} · listening on {}",
+                env!("CARGO_PKG_VERSION"),
+                started.event_loop,
+                started.addresses.join(" and "),
+            );
+        }),
+        wait_for_stop: Box::new(move || stop.wait()),
+        give_up: Box::new(move || {
+            unfinished.close_logs();
+            signal_hook::low_level::exit(FAILURE.into())
+        }),
+    };
+    let logs = Arc::clone(&plan.common);
+    let served = app.serve(&mut interpreter, plan);
+    logs.close_logs();
+    let finished = interpreter.finish();
+    match served {
+        Ok(true) if finished => Ok(ExitCode::SUCCESS),
+        Ok(_) => Ok(ExitCode::from(FAILURE)),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Why the process ends before it serves.

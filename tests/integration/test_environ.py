@@ -227,20 +227,20 @@ def test_odd_octets_in_the_target(shared, mode, wire):
 
 
 ROOTED = {
-    "/": ("/root", "/"),
-    "/other": ("/root", "/other"),
-    "/root": ("/root", ""),
-    "/root/": ("/root", "/"),
-    "/root/a": ("/root", "/a"),
-    "/rooted": ("/root", "/rooted"),
-    "/root/root/a": ("/root", "/root/a"),
+    "/": ("/mount", "/"),
+    "/other": ("/mount", "/other"),
+    "/mount": ("/mount", ""),
+    "/mount/": ("/mount", "/"),
+    "/mount/a": ("/mount", "/a"),
+    "/mounted": ("/mount", "/mounted"),
+    "/mount/mount/a": ("/mount", "/mount/a"),
 }
 
 
 @pytest.mark.parametrize("wire", ROOTED)
 def test_root_path(shared, mode, wire):
     """Behind a proxy that strips the prefix, and behind one that doesn't."""
-    environ = _texts(shared(*mode, "--root-path", "/root", "probe:shown"), get(wire))
+    environ = _texts(shared(*mode, "--root-path", "/mount", "probe:shown"), get(wire))
     assert (environ["SCRIPT_NAME"], environ["PATH_INFO"]) == ROOTED[wire]
 
 

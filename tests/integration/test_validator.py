@@ -38,8 +38,8 @@ def test_own_application(serve, mode):
 
 
 def test_root_path(serve, any_mode):
-    server = serve(*any_mode, "--root-path", "/root", "validated:application", env=serving.environment(**STRICT))
-    for path in ("/root", "/root/", "/root/a", "/a", "/"):
+    server = serve(*any_mode, "--root-path", "/mount", "validated:application", env=serving.environment(**STRICT))
+    for path in ("/mount", "/mount/", "/mount/a", "/a", "/"):
         assert server.fetch(get(path)).status == 200
     _no_complaint(server)
 
