@@ -37,6 +37,8 @@ struct State {
     begun: Vec<String>,
     /// Responses put aside for a client to read.
     suspended: usize,
+    /// How often a loop's work was done attached.
+    attached: usize,
 }
 
 impl Stage {
@@ -83,6 +85,10 @@ impl Stage {
     /// The queries of the views that have begun so far, in their order.
     pub fn begun(&self) -> Vec<String> {
         self.state.lock().unwrap().begun.clone()
+    }
+
+    pub fn attached(&self) -> usize {
+        self.state.lock().unwrap().attached
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {
@@ -228,6 +234,11 @@ impl Handler for Views {
 
     fn abandon(&mut self, key: u32) {
         self.take_up(key);
+    }
+
+    fn attached(&mut self, work: &mut dyn FnMut()) {
+        self.stage.change(|state| state.attached += 1);
+        work();
     }
 }
 

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 
+use m0serve::pool::Controls;
+
 use crate::harness::*;
 
 #[test]
@@ -200,5 +202,28 @@ fn a_server_that_lacks_a_handler_does_not_serve() {
                 .contains(&format!("handler thread {broken}"))
         );
         eventually("nobody listens", || TcpStream::connect(address).is_err());
+    }
+}
+
+#[test]
+fn loops_work_detached_but_under_the_control() {
+    for (threads, blocking_threads) in [(1, 0), (1, 1)] {
+        for loop_attached in [false, true] {
+            let running = Setup {
+                controls: Controls {
+                    loop_attached,
+                    ..Controls::ALL_ON
+                },
+                ..Setup::new(threads, blocking_threads)
+            }
+            .start();
+            let mut stream = connect(running.address);
+            for _ in 0..3 {
+                assert!(get(&mut stream, "/health").is_some());
+            }
+            assert_eq!(running.stage.attached() >= 3, loop_attached);
+            drop(stream);
+            assert!(running.server.stop());
+        }
     }
 }
