@@ -1,11 +1,16 @@
 //! Who comes first is served first, or nearly so.
 
-use std::io::{Read, Write};
-use std::net::Shutdown;
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use m0serve::config::Timeouts;
+use m0serve::event_loop::Loop;
+use m0serve::exchange::{Common, Exchange, LocalAnswers};
+use m0serve::http1::Limits;
+use m0serve::local::Health;
 
 use crate::harness::*;
 
@@ -56,37 +61,49 @@ fn a_job_does_not_wait_behind_another_loops_that_came_later() {
     }
 }
 
-#[test]
-fn a_flood_of_requests_that_need_no_handler_holds_up_nobody() {
-    let running = start(1, 0);
-    let address = running.address;
-    let flood = connect(address);
-    let (mut requests, mut answers) = (flood.try_clone().unwrap(), flood.try_clone().unwrap());
-    let flooded = Arc::new(AtomicUsize::new(0));
-    let reading = {
-        let flooded = Arc::clone(&flooded);
-        thread::spawn(move || {
-            let mut away = vec![0; 256 * 1024];
-            while let Ok(read @ 1..) = answers.read(&mut away) {
-                flooded.fetch_add(read, Ordering::Relaxed);
-            }
-        })
-    };
-    let flooding = thread::spawn(move || {
-        let many = b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n".repeat(2_000);
-        // Until it is cut off.
-        while requests.write_all(&many).is_ok() {}
-    });
-    eventually("the flood is on", || {
-        flooded.load(Ordering::Relaxed) > 100_000
-    });
-    let mut other = connect(address);
-    for _ in 0..10 {
-        assert_eq!(get(&mut other, "/?other"), Some((200, b"other".to_vec())));
+/// Counts what it answers.
+struct Counted {
+    health: Health,
+    answers: AtomicUsize,
+}
+
+impl LocalAnswers for Counted {
+    fn answer(&self, exchange: &mut Exchange) -> bool {
+        self.answers.fetch_add(1, Ordering::Relaxed);
+        self.health.answer(exchange)
     }
-    flood.shutdown(Shutdown::Both).unwrap();
-    flooding.join().unwrap();
-    reading.join().unwrap();
-    drop(other);
-    assert!(running.server.stop());
+}
+
+#[test]
+fn pipelined_requests_that_need_no_handler_get_their_share_of_a_pass() {
+    const REQUESTS: usize = 1_000;
+    let (listener, address) = listen();
+    let common = Arc::new(Common::new(Limits::default(), Timeouts::default(), false));
+    let local = Arc::new(Counted {
+        health: Health::new("/health"),
+        answers: AtomicUsize::new(0),
+    });
+    let answers = || local.answers.load(Ordering::Relaxed);
+    let listeners = Arc::from([listener]);
+    let answering = Arc::clone(&local) as Arc<dyn LocalAnswers>;
+    let mut loops = Loop::make(1, listeners, &common, Some(answering)).unwrap();
+    let the_loop = &mut loops[0];
+
+    let mut client = connect(address);
+    let requests = b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n".repeat(REQUESTS);
+    client.write_all(&requests).unwrap();
+    let begun = Instant::now();
+    while answers() < REQUESTS {
+        assert!(begun.elapsed() < PATIENCE, "{} answers", answers());
+        let before = answers();
+        the_loop.turn(Some(Duration::ZERO)).unwrap();
+        assert!(
+            answers() - before <= 100,
+            "{} in one pass",
+            answers() - before
+        );
+    }
+    for _ in 0..REQUESTS {
+        assert_eq!(answer(&mut client).unwrap().0, 200);
+    }
 }

@@ -269,19 +269,6 @@ impl HandlerFactory for Factory {
     }
 }
 
-/// Answers that need no handler but some time: a client can ask faster than it is answered.
-struct Local(Health);
-
-impl LocalAnswers for Local {
-    fn answer(&self, exchange: &mut Exchange) -> bool {
-        let answered = self.0.answer(exchange);
-        if answered {
-            spin(Duration::from_micros(30));
-        }
-        answered
-    }
-}
-
 fn spin(time: Duration) {
     let begun = Instant::now();
     while begun.elapsed() < time {
@@ -361,7 +348,7 @@ impl Setup {
                 turns: Arc::clone(&turns),
             },
             turns,
-            local_answers: Some(Arc::new(Local(Health::new("/health"))) as Arc<dyn LocalAnswers>),
+            local_answers: Some(Arc::new(Health::new("/health")) as Arc<dyn LocalAnswers>),
         };
         let server = Server::start(shape, vec![listener], Arc::clone(&common), application)?;
         Ok(Running {
