@@ -97,11 +97,9 @@ fn pipelined_requests_that_need_no_handler_get_their_share_of_a_pass() {
         assert!(begun.elapsed() < PATIENCE, "{} answers", answers());
         let before = answers();
         the_loop.turn(Some(Duration::ZERO)).unwrap();
-        assert!(
-            answers() - before <= 100,
-            "{} in one pass",
-            answers() - before
-        );
+        // Sixty-four for its edge, and as many for its own mail.
+        let answered = answers() - before;
+        assert!(answered <= 128, "{answered} in one pass");
     }
     for _ in 0..REQUESTS {
         assert_eq!(answer(&mut client).unwrap().0, 200);
