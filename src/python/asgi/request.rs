@@ -402,7 +402,8 @@ impl Request {
             return Err(py.raise(Exception::Value, &text));
         }
         let headers = message.get_some(py, words.headers)?;
-        let trailers = message.flag(py, words.trailers)?;
+        let trailers =
+            (message.len() > 3 || headers.is_none()) && message.flag(py, words.trailers)?;
         // Taken out: reading an iterable can run code of the application's.
         let mut head = self.head.take();
         head.clear();
@@ -482,11 +483,13 @@ impl Request {
     ) -> Result<Sent, Raised> {
         self.expect_body(py, "http.response.body")?;
         let words = &classes().words;
-        let more = message.flag(py, words.more_body)?;
         let body = match message.get(py, words.body)? {
             Some(body) => Bytes::new(py, body, "a body")?,
             None => Bytes::Copied(Vec::new()),
         };
+        let alone =
+            message.len() == 2 && !matches!(&body, Bytes::Copied(copied) if copied.is_empty());
+        let more = !alone && message.flag(py, words.more_body)?;
         let body = body.as_slice();
         let room = self.room.get();
         let length = body.len() as u64;
