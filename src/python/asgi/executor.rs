@@ -19,11 +19,14 @@ use super::awaits::Poll;
 use super::request::{LOW_WATER, Protocol, Request, Stage};
 use super::scope::{Scopes, set};
 use super::socket::{self, Socket};
+use super::watch::Pulse;
+use super::worker::Worker;
 use super::{AsgiApp, classes, run};
 use crate::config::Pings;
 use crate::event_loop::{Awaits, Connection, Knock, Loop, Millis};
 use crate::exchange::Gone;
 use crate::observe::log;
+use crate::sync::Arc;
 use crate::websocket;
 
 /// Turns of our loop in one of asyncio's: while requests come and are answered in their first step, going on is cheaper
@@ -76,6 +79,7 @@ pub struct Executor {
     asyncio: Asyncio,
     callbacks: Callbacks,
     graceful: Duration,
+    pulse: Option<Arc<Pulse>>,
     websockets: websocket::Settings,
     pings: Option<Pings>,
     event_loop: RefCell<Option<Box<Loop>>>,
@@ -111,7 +115,7 @@ impl Executor {
         py: Attached,
         app: &AsgiApp,
         event_loop: &Owned,
-        graceful: Duration,
+        worker: &Worker,
     ) -> Result<Box<Executor>, Raised> {
         let words = &classes().words;
         let method = |name| py.attribute(event_loop, name);
@@ -154,7 +158,8 @@ impl Executor {
             pings: app.spec.pings,
             asyncio,
             callbacks,
-            graceful,
+            graceful: worker.graceful,
+            pulse: worker.pulse.clone(),
             event_loop: RefCell::new(None),
             scopes: RefCell::new(scopes),
             body_template,
@@ -240,6 +245,9 @@ impl Executor {
             return;
         }
         self.turn_asked.set(false);
+        if let Some(pulse) = &self.pulse {
+            pulse.beat();
+        }
         for _ in 0..TURNS {
             if !self.pass(py) {
                 break;
