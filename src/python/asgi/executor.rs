@@ -403,7 +403,11 @@ impl Executor {
             }
         }
         let ended = request.ended.get();
-        self.recycle(request);
+        if ended {
+            self.recycle(request);
+        } else {
+            request.compact();
+        }
         ended
     }
 

@@ -237,6 +237,13 @@ impl Request {
         }
     }
 
+    /// The application takes its time.
+    pub fn compact(&self) {
+        if let Some(connection) = &mut *self.connection.borrow_mut() {
+            connection.compact();
+        }
+    }
+
     /// Method and target, for the log. They outlive the connection.
     pub fn line(&self, py: Attached) -> (Vec<u8>, Vec<u8>) {
         if let Some(connection) = &mut *self.connection.borrow_mut() {
@@ -301,6 +308,7 @@ impl Request {
             return if connection.has_hung_up() {
                 Protocol::Http.disconnect(py).map(Poll::Ready)
             } else {
+                connection.compact();
                 drop(held);
                 executor.wait(py, &self.receivers)
             };
