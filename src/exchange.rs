@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 use std::fs::File;
-use std::io;
+use std::io::{self, BufWriter};
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
@@ -20,10 +20,13 @@ use crate::observe::access::AccessLog;
 use crate::observe::counters::{Counter, Counters};
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering};
 
+mod buffers;
 mod date;
 mod handler;
 mod logged;
 
+use buffers::BufferSet;
+pub(crate) use buffers::SpareBuffers;
 pub use date::http_date;
 pub use handler::{Handler, HandlerFactory, LocalAnswers, Progress};
 
@@ -37,8 +40,8 @@ const WAIT_STEP: Duration = Duration::from_millis(50);
 /// One system call sends at most this much of a file: others on the thread wait meanwhile.
 const FILE_SHARE: u64 = 512 * 1024;
 
-/// A buffer that grew beyond this is freed, not kept for the next request.
-const KEEP_CAPACITY: usize = 32 * 1024;
+/// A file is sent in pieces of this size, so that the pool hears of a thread that streams to a fast client too.
+const FILE_PIECE: u64 = 8 * 1024 * 1024;
 
 /// What all connections of a server share. Read-mostly: only the flags and the gauges change.
 pub struct Common {
@@ -71,6 +74,13 @@ impl Common {
             access_log: None,
             counters: Counters::default(),
             on_stream: OnceLock::new(),
+        }
+    }
+
+    /// The process ends: what waits for a log is written.
+    pub fn close_logs(&self) {
+        if let Some(log) = &self.access_log {
+            log.close();
         }
     }
 
@@ -115,7 +125,8 @@ pub(crate) enum Collected {
     /// Stands whole in `input`, behind its head: the common small POST is never copied by the loop.
     InPlace(Range<usize>),
     Memory(Vec<u8>),
-    Spooled(File, u64),
+    /// Rewound, and so written out, before the view sees it.
+    Spooled(BufWriter<File>, u64),
 }
 
 /// Whether more of a streamed body can be buffered.
@@ -136,8 +147,10 @@ pub(crate) enum Ending {
     KeepAlive,
     /// Close in order: everything sent first, and what the client still sends is read away (RFC 9112 9.6).
     Close,
-    /// The client is gone, or a body whose end only the close marks was cut: reset, so that it isn't taken for whole.
+    /// A body whose end only the close marks was cut: reset, so that it isn't taken for whole.
     Reset,
+    /// The client is gone, or as good as gone: nothing more is sent.
+    Gone,
 }
 
 /// A response field that the access log asks for: name and value.
@@ -162,6 +175,8 @@ pub struct Exchange {
     sent: usize,
     pub(crate) ending: Ending,
     code: u16,
+    /// The body ended before its end.
+    cut: bool,
     body_bytes: u64,
     /// The response's fields, for an access log that asks for them.
     logged_fields: Vec<LoggedField>,
@@ -188,6 +203,7 @@ impl Exchange {
             sent: 0,
             ending: Ending::KeepAlive,
             code: 0,
+            cut: false,
             body_bytes: 0,
             logged_fields: Vec::new(),
         }
@@ -275,23 +291,33 @@ impl Exchange {
             Collected::Nothing => Body::Empty,
             Collected::InPlace(range) => Body::Memory(self.input[range].to_vec()),
             Collected::Memory(bytes) => Body::Memory(bytes),
-            Collected::Spooled(file, len) => Body::Spooled(file, len),
+            Collected::Spooled(file, len) => Body::Spooled(file.into_parts().0, len),
         }
     }
 
     // ---- the response ----
 
-    /// Called by the loop when a request is whole (or refused): the answer's framing follows from it.
+    /// Called by the loop when a request's head is whole: the answer's framing follows from it.
     pub(crate) fn open_response(&mut self) {
         self.writer = ResponseWriter::new(self.head.version, self.is_head(), self.head.keep_alive);
         self.ending = Ending::KeepAlive;
         self.code = 0;
+        self.cut = false;
         self.body_bytes = 0;
         self.common.counters.count(Counter::Requests);
         if self.common.access_log.is_some() {
             self.started_at = Some(Instant::now());
             self.logged_fields.clear();
         }
+    }
+
+    /// Called by the loop before it refuses a request whose head never was whole: nothing of the last one's is to be left.
+    pub(crate) fn open_refusal(&mut self) {
+        self.writer = ResponseWriter::new(Version::Http11, false, false);
+        self.ending = Ending::KeepAlive;
+        self.cut = false;
+        self.started_at = None;
+        self.logged_fields.clear();
     }
 
     /// A whole response; a Content-Length that the application gave is kept, otherwise it is the body's.
@@ -401,6 +427,10 @@ impl Exchange {
 
     /// Sends what the socket takes and never blocks. With the interpreter detached, please.
     pub fn flush(&mut self) -> Result<Room, Gone> {
+        if self.ending == Ending::Gone {
+            // Sending on would leave a hole in what the client has.
+            return Err(self.lose());
+        }
         if self.writer.head_written() && !self.writer.is_ended() {
             self.common.streams();
         }
@@ -476,6 +506,7 @@ impl Exchange {
     /// The body ended. One that is shorter than announced closes the connection: the client must not wait for the rest.
     pub fn finish(&mut self) {
         self.writer.end(&mut self.out);
+        self.cut |= self.writer.missing() > 0;
         if !self.writer.keep_alive() && self.ending == Ending::KeepAlive {
             self.ending = Ending::Close;
         }
@@ -491,6 +522,10 @@ impl Exchange {
 
     /// Cuts the response: what was buffered is sent, and the connection ends without the body's end mark.
     pub fn abort(&mut self) {
+        self.cut = true;
+        if self.ending == Ending::Gone {
+            return;
+        }
         self.ending = if self.writer.is_close_delimited() {
             Ending::Reset
         } else {
@@ -509,8 +544,16 @@ impl Exchange {
     /// A plain error answer that closes the connection, with a line that tells the client what was wrong.
     pub(crate) fn refuse(&mut self, status: u16, text: &str) {
         self.code = status;
-        self.ending = Ending::Close;
+        if self.ending != Ending::Gone {
+            self.ending = Ending::Close;
+        }
+        let text = if text.is_empty() {
+            http1::reason(status)
+        } else {
+            text
+        };
         let is_head = self.is_head();
+        self.body_bytes = if is_head { 0 } else { text.len() as u64 + 1 };
         http1::error_response(status, text, &http_date(), is_head, &mut self.out);
     }
 
@@ -529,18 +572,26 @@ impl Exchange {
         let mut position = offset;
         let end = offset + allowed;
         self.wait_empty()?;
+        let mut silent = Duration::ZERO;
         while position < end {
-            let count = (end - position) as usize;
+            let count = (end - position).min(FILE_PIECE) as usize;
             match rustix::fs::sendfile(&self.stream, file, Some(&mut position), count) {
                 Ok(0) => {
                     // The file is shorter than its length said: the announced body can't be completed.
                     self.abort();
                     return Err(Gone);
                 }
-                Ok(_) => {}
+                Ok(sent) => {
+                    silent = Duration::ZERO;
+                    self.body_bytes += sent as u64;
+                    self.common.counters.add(Counter::Sent, sent as u64);
+                    self.common.streams();
+                }
                 Err(rustix::io::Errno::AGAIN) => {
-                    match self.stream.wait_writable(self.write_timeout()) {
+                    self.common.streams();
+                    match self.stream.wait_writable(WAIT_STEP) {
                         Ok(true) => {}
+                        Ok(false) if silent < self.write_timeout() => silent += WAIT_STEP,
                         Ok(false) | Err(_) => return Err(self.lose()),
                     }
                 }
@@ -548,7 +599,6 @@ impl Exchange {
                 Err(_) => return Err(self.lose()),
             }
         }
-        self.body_bytes += allowed;
         self.writer.data_frame_end(&mut self.out);
         Ok(allowed)
     }
@@ -563,14 +613,14 @@ impl Exchange {
     }
 
     pub(crate) fn lose(&mut self) -> Gone {
-        self.ending = Ending::Reset;
+        self.ending = Ending::Gone;
         self.out.clear();
         self.sent = 0;
         Gone
     }
 
     pub fn is_gone(&self) -> bool {
-        self.ending == Ending::Reset
+        self.ending == Ending::Gone
     }
 
     pub(crate) fn send_continue(&mut self) {
@@ -583,7 +633,9 @@ impl Exchange {
             return;
         }
         let counters = &self.common.counters;
-        counters.count(Counter::Responses);
+        if !self.cut && self.ending != Ending::Gone {
+            counters.count(Counter::Responses);
+        }
         if self.code >= 500 {
             counters.count(Counter::ServerErrors);
         }
@@ -638,40 +690,5 @@ impl Exchange {
         self.input = Vec::new();
         self.out = Vec::new();
         self.head.fields = Vec::new();
-    }
-}
-
-struct BufferSet {
-    input: Vec<u8>,
-    out: Vec<u8>,
-    fields: Vec<http1::Field>,
-}
-
-/// Buffers between two connections' use, one set per loop. Last in, first out: the hottest set is used next.
-#[derive(Default)]
-pub(crate) struct SpareBuffers {
-    sets: Vec<BufferSet>,
-}
-
-impl SpareBuffers {
-    /// As many sets as a batch of readiness events can use at once.
-    const KEEP: usize = 64;
-
-    fn next(&mut self) -> BufferSet {
-        self.sets.pop().unwrap_or_else(|| BufferSet {
-            input: Vec::with_capacity(4096),
-            out: Vec::with_capacity(1024),
-            fields: Vec::with_capacity(16),
-        })
-    }
-
-    fn keep(&mut self, set: BufferSet) {
-        if self.sets.len() < Self::KEEP
-            && set.input.capacity() > 0
-            && set.input.capacity() <= KEEP_CAPACITY
-            && set.out.capacity() <= KEEP_CAPACITY
-        {
-            self.sets.push(set);
-        }
     }
 }

@@ -5,13 +5,13 @@
 
 #[cfg(loom)]
 pub use loom::{
-    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
     sync::{Condvar, Mutex, MutexGuard},
 };
 pub use std::sync::Arc; // only counts: nothing for a model to explore
 #[cfg(not(loom))]
 pub use std::{
-    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
     sync::{Condvar, Mutex, MutexGuard},
 };
 
@@ -25,13 +25,17 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// A place for one box. Putting it there and taking it out moves it, so that it never has two owners:
 /// whoever takes it holds it alone, and everybody else finds the place empty.
 ///
-/// Both operations are one atomic swap; `put` releases and `take` acquires, so the taker sees all that was
-/// written before the box was put down.
+/// Both operations are one atomic swap that acquires and releases. So a taker sees all that was written before the box was
+/// put down; and who puts a box down sees all that was written before the place was last found empty.
 pub struct Place<T> {
     #[cfg(not(loom))]
     cell: crossbeam_utils::atomic::AtomicCell<Option<Box<T>>>,
+    /// In a model the word is a flag, swapped with the same ordering; the box lies beside it, behind a lock that the model
+    /// doesn't see and that so orders nothing in it.
     #[cfg(loom)]
-    cell: Mutex<Option<Box<T>>>,
+    full: AtomicBool,
+    #[cfg(loom)]
+    contents: std::sync::Mutex<Option<Box<T>>>,
 }
 
 #[cfg(not(loom))]
@@ -50,7 +54,8 @@ impl<T> Place<T> {
     }
 
     pub fn take(&self) -> Option<Box<T>> {
-        self.cell.take()
+        // A swap with nothing, also when there is nothing.
+        self.cell.swap(None)
     }
 }
 
@@ -58,16 +63,32 @@ impl<T> Place<T> {
 impl<T> Place<T> {
     pub fn empty() -> Self {
         Place {
-            cell: Mutex::new(None),
+            full: AtomicBool::new(false),
+            contents: std::sync::Mutex::new(None),
         }
     }
 
+    // A model changes threads at its own operations only: each swap and its move are one step.
+
     pub fn put(&self, boxed: Box<T>) {
-        let before = lock(&self.cell).replace(boxed);
-        assert!(before.is_none(), "a place holds one box");
+        let was_full = self.full.swap(true, Ordering::AcqRel);
+        assert!(!was_full, "a place holds one box");
+        *self.contents() = Some(boxed);
     }
 
     pub fn take(&self) -> Option<Box<T>> {
-        lock(&self.cell).take()
+        if self.full.swap(false, Ordering::AcqRel) {
+            let taken = self.contents().take();
+            assert!(taken.is_some(), "a full place has a box");
+            taken
+        } else {
+            None
+        }
+    }
+
+    fn contents(&self) -> std::sync::MutexGuard<'_, Option<Box<T>>> {
+        self.contents
+            .lock()
+            .expect("nothing panics under this lock")
     }
 }

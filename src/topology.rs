@@ -8,7 +8,7 @@
 mod cgroup;
 mod pin;
 
-pub use pin::{Pin, PinError, Placement, pin_current_thread};
+pub use pin::{Pin, PinError, Placement, current_thread, pin_current_thread, pin_thread};
 
 use std::fs;
 use std::path::Path;

@@ -13,10 +13,10 @@ use mio::Poll;
 use rustix::event::epoll;
 use rustix::io::Errno;
 
-use super::Loop;
 use super::deadlines::Millis;
 use super::mailbox::Mail;
-use crate::net::{Endpoint, Listener};
+use super::{DOOR, Loop};
+use crate::net::{Endpoint, Listener, Stream};
 use crate::observe::counters::Counter;
 use crate::sync::{Arc, Ordering};
 
@@ -34,6 +34,8 @@ pub(super) struct Door {
     local: Arc<Endpoint>,
     /// When to watch again; None while it is watched.
     closed_until: Option<Millis>,
+    /// It was said that there is no room; once until a connection is accepted again.
+    complained: bool,
 }
 
 impl Door {
@@ -50,6 +52,7 @@ impl Door {
             token,
             local,
             closed_until: None,
+            complained: false,
         };
         door.watch(poll)?;
         Ok(door)
@@ -85,26 +88,23 @@ impl Loop {
                 self.pause(number);
                 return false;
             }
-            let door = &self.listeners[number];
+            let door = &mut self.listeners[number];
             match door.listener().accept() {
                 Ok((stream, peer)) => {
+                    door.complained = false;
                     let local = Arc::clone(&door.local);
                     self.common.open.fetch_add(1, Ordering::Relaxed);
                     self.common.counters.count(Counter::Accepted);
-                    let chosen = self.least_loaded();
-                    self.peers[chosen].connections(1);
-                    if chosen == self.index {
-                        self.welcome(stream, peer, local);
-                    } else {
-                        self.peers[chosen].post(Mail::Accepted(stream, peer, local));
-                    }
+                    self.assign(stream, peer, local);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
                 Err(error) if is_exhaustion(&error) => {
-                    crate::observe::log::warn!(
-                        "cannot accept connections for now: {error}; {} are open (raise the limit of open files, or lower --limit-connections)",
-                        self.common.open.load(Ordering::Relaxed)
-                    );
+                    if !std::mem::replace(&mut door.complained, true) {
+                        crate::observe::log::warn!(
+                            "cannot accept connections for now: {error}; {} are open (raise the limit of open files, or lower --limit-connections)",
+                            self.common.open.load(Ordering::Relaxed)
+                        );
+                    }
                     self.pause(number);
                     return false;
                 }
@@ -113,6 +113,24 @@ impl Loop {
             }
         }
         true
+    }
+
+    /// A new connection becomes some loop's: the one that has the fewest, or this one if that one has ended.
+    fn assign(&mut self, stream: Stream, peer: Endpoint, local: Arc<Endpoint>) {
+        let chosen = self.least_loaded();
+        let mut mail = Mail::Accepted(stream, peer, local);
+        if chosen != self.index {
+            self.peers[chosen].connections(1);
+            match self.peers[chosen].post(mail) {
+                Ok(()) => return,
+                Err(returned) => mail = returned,
+            }
+            self.peers[chosen].connections(-1);
+        }
+        if let Mail::Accepted(stream, peer, local) = mail {
+            self.mailbox.connections(1);
+            self.welcome(stream, peer, local);
+        }
     }
 
     fn least_loaded(&self) -> usize {
@@ -134,7 +152,7 @@ impl Loop {
         if door.closed_until.replace(until).is_none() {
             door.unwatch(&self.poll);
         }
-        self.deadlines.arm(until, usize::MAX, 0);
+        self.deadlines.arm(until, DOOR, 0);
     }
 
     pub(super) fn reopen_doors(&mut self) {
@@ -145,7 +163,7 @@ impl Loop {
                     Ok(()) => door.closed_until = None,
                     Err(_) => {
                         door.closed_until = Some(now + PAUSE);
-                        self.deadlines.arm(now + PAUSE, usize::MAX, 0);
+                        self.deadlines.arm(now + PAUSE, DOOR, 0);
                     }
                 }
             }

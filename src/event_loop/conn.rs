@@ -14,7 +14,7 @@ use super::mailbox::Mailbox;
 use super::seat::Seat;
 use crate::config::Timeouts;
 use crate::exchange::{Ending, Exchange, Progress, SpareBuffers};
-use crate::http1::{Event, Head, RequestReader};
+use crate::http1::{Event, RequestReader};
 use crate::observe::counters::Counter;
 use crate::sync::Arc;
 
@@ -31,7 +31,9 @@ const HEAD_READ: usize = 4096;
 /// Reads are at least this long while a body is collected.
 const BODY_READ: usize = 64 * 1024;
 /// One connection gets at most this many bytes of a pass: a fast upload must not hold up the others.
-const SHARE: usize = 1024 * 1024;
+pub(super) const SHARE: usize = 1024 * 1024;
+/// What an answer that needs no handler takes of that share: sixty-four of them, and the others have their turn.
+pub(super) const LOCAL_ANSWER: usize = SHARE / 64;
 /// After an error answer at most this many of the client's bytes are read away …
 const LINGER_BYTES: usize = 64 * 1024 * 1024;
 /// … for at most this long in all …
@@ -92,6 +94,8 @@ pub struct Connection {
     ended: bool,
     /// Bytes of `exchange.input` that are part of the present request.
     consumed: usize,
+    /// The present request has been read to its end.
+    whole: bool,
     /// The handler's key of a response that waits for the client.
     suspended: Option<u32>,
     /// The first request has not been answered yet.
@@ -100,6 +104,8 @@ pub struct Connection {
     progressed: bool,
     /// Part of a head has come; its time-out runs from its first byte.
     waits_in_head: bool,
+    /// The deadline has passed; what the client has done before that was noticed still counts.
+    overdue: bool,
     /// What the deadline counts from.
     since: Millis,
     deadline: Millis,
@@ -122,10 +128,12 @@ impl Connection {
             readable: true,
             ended: false,
             consumed: 0,
+            whole: false,
             suspended: None,
             fresh: true,
             progressed: false,
             waits_in_head: false,
+            overdue: false,
             since: now,
             deadline: Millis::MAX,
             linger_until: Millis::MAX,
@@ -221,13 +229,12 @@ impl Connection {
         self.ended |= ended;
     }
 
-    /// Goes as far as it can without blocking, and not further than a fair share of the loop's time.
-    pub(super) fn step(&mut self, draining: bool) -> Step {
-        let mut share = SHARE;
+    /// Goes as far as it can without blocking, and not further than what is left of a fair `share` of the loop's time.
+    pub(super) fn step(&mut self, draining: bool, share: &mut usize) -> Step {
         loop {
             match self.phase {
                 Phase::Reading => {
-                    if let Some(step) = self.step_reading(draining, &mut share) {
+                    if let Some(step) = self.step_reading(draining, share) {
                         return step;
                     }
                 }
@@ -237,7 +244,15 @@ impl Connection {
                     self.progressed |= self.exchange.pending() < before;
                     match flushed {
                         Err(_) => return Step::Close,
-                        Ok(_) if self.exchange.pending() > 0 => return Step::Wait,
+                        Ok(_) if self.exchange.pending() > 0 => {
+                            if std::mem::take(&mut self.overdue)
+                                && self.exchange.pending() == before
+                            {
+                                self.give_up();
+                                continue;
+                            }
+                            return Step::Wait;
+                        }
                         Ok(_) if self.suspended.is_some() => {
                             self.phase = Phase::Answering;
                             return Step::Resume;
@@ -246,7 +261,11 @@ impl Connection {
                     }
                 }
                 Phase::Discarding => {
-                    if let Some(step) = self.step_discarding(&mut share) {
+                    if let Some(step) = self.step_discarding(share) {
+                        if step == Step::Wait && std::mem::take(&mut self.overdue) {
+                            self.give_up();
+                            continue;
+                        }
                         return step;
                     }
                 }
@@ -259,6 +278,9 @@ impl Connection {
 
     /// None: the phase changed, or there is more to look at.
     fn step_reading(&mut self, draining: bool, share: &mut usize) -> Option<Step> {
+        if *share == 0 && (self.readable || self.consumed < self.exchange.input.len()) {
+            return Some(Step::Again);
+        }
         if self.consumed < self.exchange.input.len() && self.parse() {
             return match self.phase {
                 Phase::Answering => Some(Step::Request),
@@ -269,28 +291,30 @@ impl Connection {
             return Some(Step::Close);
         }
         if !self.readable {
-            let unused = self.exchange.input.is_empty() && self.reader.is_between_messages();
-            let leave = draining && unused && !self.fresh;
+            if std::mem::take(&mut self.overdue) {
+                self.give_up();
+                return None;
+            }
+            let leave = draining && self.reader.is_between_messages() && !self.fresh;
             return Some(if leave { Step::Close } else { Step::Wait });
-        }
-        if *share == 0 {
-            return Some(Step::Again);
         }
         match self.read() {
             Ok(0) => {
-                if self.exchange.input.is_empty() && self.reader.is_between_messages() {
+                if self.reader.is_between_messages() {
                     return Some(Step::Close);
                 }
-                self.refuse(
-                    400,
-                    "The connection ended before the request was complete.\n",
-                );
+                self.refuse_unread(400, "The connection ended before the request was complete.");
             }
             Ok(read) => {
                 self.progressed = true;
+                // A head has its time in all, whatever comes of it.
+                self.overdue &= self.waits_in_head;
                 *share = share.saturating_sub(read);
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.readable = false,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                // An end of the stream would have been read: should one come, it has an edge of its own.
+                (self.readable, self.ended) = (false, false);
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => return Some(Step::Close),
         }
@@ -335,6 +359,7 @@ impl Connection {
                 }
                 Ok(Event::Head { consumed }) => {
                     self.consumed = consumed;
+                    self.overdue = false;
                     self.exchange.open_response();
                     if let Some(stream) = &mut self.streamed {
                         stream.open(&self.exchange.head);
@@ -366,15 +391,12 @@ impl Connection {
                         self.refuse(500, "");
                         return true;
                     }
+                    (self.whole, self.overdue) = (true, false);
                     self.phase = Phase::Answering;
                     return true;
                 }
                 Err(error) => {
-                    self.exchange
-                        .common
-                        .counters
-                        .count(crate::observe::counters::Counter::Refused);
-                    self.refuse(error.status(), &format!("{error}.\n"));
+                    self.refuse(error.status(), &format!("{error}."));
                     return true;
                 }
             }
@@ -390,15 +412,18 @@ impl Connection {
         }
     }
 
+    /// What there is of a head says nothing.
+    fn refuse_unread(&mut self, status: u16, text: &str) {
+        if self.consumed == 0 {
+            self.exchange.head.clear();
+        }
+        self.refuse(status, text);
+    }
+
     /// The client's fault: a plain answer, and the connection ends.
     fn refuse(&mut self, status: u16, text: &str) {
         if self.consumed == 0 {
-            // No head was read whole: its spans mean nothing.
-            self.exchange.head = Head {
-                fields: std::mem::take(&mut self.exchange.head.fields),
-                ..Head::default()
-            };
-            self.exchange.head.fields.clear();
+            self.exchange.open_refusal();
         }
         self.exchange.common.counters.count(Counter::Refused);
         self.exchange.refuse(status, text);
@@ -412,7 +437,7 @@ impl Connection {
         self.progressed = true;
         self.waits_in_head = false;
         let asked_to_close = !self.exchange.head.keep_alive;
-        let read_whole = self.consumed == self.exchange.input.len() && !self.readable;
+        let read_whole = self.whole && self.consumed == self.exchange.input.len() && !self.readable;
         match self.exchange.ending {
             Ending::KeepAlive if self.streamed.is_some() => self.phase = Phase::Discarding,
             Ending::KeepAlive => {
@@ -420,11 +445,9 @@ impl Connection {
                 self.phase = Phase::Reading;
             }
             // A client that asked for the end and has nothing on the way can't be reset by it.
-            Ending::Close if asked_to_close && read_whole && self.consumed > 0 => {
-                self.phase = Phase::Over
-            }
+            Ending::Close if asked_to_close && read_whole => self.phase = Phase::Over,
             Ending::Close => self.linger(),
-            Ending::Reset => self.phase = Phase::Over,
+            Ending::Reset | Ending::Gone => self.phase = Phase::Over,
         }
     }
 
@@ -441,6 +464,7 @@ impl Connection {
     fn next_request(&mut self) {
         self.exchange.clear_request(self.consumed);
         self.consumed = 0;
+        self.whole = false;
         self.reader.next_message();
     }
 
@@ -495,22 +519,31 @@ impl Connection {
         self.deadline
     }
 
-    /// The deadline passed: `step` is to end what did not come in time.
+    /// The deadline passed. The loop may have been in a view for longer than that, or have more to look at than one wait
+    /// reports: `step` first looks at what the client has done in time.
     pub(super) fn expire(&mut self) {
+        match self.phase {
+            // It has had its answer. Not a reset, which would discard what a slow client has yet to read of it.
+            Phase::Lingering => self.phase = Phase::Over,
+            _ => {
+                self.overdue = true;
+                self.readable |= self.phase == Phase::Reading;
+            }
+        }
+    }
+
+    /// Nothing came in time.
+    fn give_up(&mut self) {
         self.exchange.common.counters.count(Counter::TimedOut);
         match self.phase {
-            Phase::Reading
-                if self.exchange.input.is_empty() && self.reader.is_between_messages() =>
-            {
-                self.phase = Phase::Over;
-            }
-            Phase::Reading => self.refuse(408, "The request did not arrive in time.\n"),
+            Phase::Reading if self.reader.is_between_messages() => self.phase = Phase::Over,
+            Phase::Reading => self.refuse_unread(408, "The request did not arrive in time."),
             Phase::Answering
             | Phase::Flushing
             | Phase::Discarding
             | Phase::Lingering
             | Phase::Over => {
-                self.exchange.ending = Ending::Reset;
+                self.exchange.ending = Ending::Gone;
                 self.phase = Phase::Over;
             }
         }
@@ -546,7 +579,7 @@ impl Connection {
     pub(super) fn close(mut self: Box<Self>) {
         self.exchange.record();
         self.exchange.common.counters.count(Counter::Closed);
-        if self.exchange.ending == Ending::Reset {
+        if matches!(self.exchange.ending, Ending::Reset | Ending::Gone) {
             self.exchange.stream.reset_on_close();
         }
     }

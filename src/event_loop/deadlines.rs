@@ -53,10 +53,30 @@ impl Deadlines {
         self.heap.push(Reverse((due, key, generation)));
     }
 
-    /// How long until the earliest entry, None without entries. Rounded up, so that a wait that long finds it due.
-    pub fn next_in(&self, now: Millis) -> Option<Duration> {
-        let Reverse((due, ..)) = self.heap.peek()?;
-        Some(Duration::from_millis(due.saturating_sub(now)))
+    /// How many entries there are, stale ones too.
+    pub fn len(&self) -> usize {
+        self.heap.len()
+    }
+
+    /// How long until the earliest entry that `is_live`, None without one. Those before it are forgotten.
+    pub fn next_in(
+        &mut self,
+        now: Millis,
+        is_live: impl Fn(Millis, usize, u32) -> bool,
+    ) -> Option<Duration> {
+        loop {
+            let &Reverse((due, key, generation)) = self.heap.peek()?;
+            if is_live(due, key, generation) {
+                return Some(Duration::from_millis(due.saturating_sub(now)));
+            }
+            self.heap.pop();
+        }
+    }
+
+    /// Forgets what is not live.
+    pub fn retain(&mut self, is_live: impl Fn(Millis, usize, u32) -> bool) {
+        self.heap
+            .retain(|&Reverse((due, key, generation))| is_live(due, key, generation));
     }
 
     /// When the earliest entry is due.
@@ -83,11 +103,29 @@ mod tests {
         deadlines.arm(30, 3, 0);
         deadlines.arm(10, 1, 0);
         deadlines.arm(20, 2, 7);
-        assert_eq!(deadlines.next_in(4), Some(Duration::from_millis(6)));
+        let all = |_, _, _| true;
+        assert_eq!(deadlines.next_in(4, all), Some(Duration::from_millis(6)));
         assert_eq!(deadlines.pop_due(9), None);
         assert_eq!(deadlines.pop_due(20), Some((10, 1, 0)));
         assert_eq!(deadlines.pop_due(20), Some((20, 2, 7)));
         assert_eq!(deadlines.pop_due(20), None);
-        assert_eq!(deadlines.next_in(50), Some(Duration::ZERO));
+        assert_eq!(deadlines.next_in(50, all), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn wakes_nobody_for_what_is_stale() {
+        let mut deadlines = Deadlines::default();
+        deadlines.arm(10, 1, 0);
+        deadlines.arm(20, 2, 0);
+        deadlines.arm(30, 3, 0);
+        let second = |_, key, _| key == 2;
+        assert_eq!(
+            deadlines.next_in(5, second),
+            Some(Duration::from_millis(15))
+        );
+        deadlines.retain(second);
+        assert_eq!(deadlines.len(), 1);
+        assert_eq!(deadlines.next_in(5, |_, _, _| false), None);
+        assert_eq!(deadlines.len(), 0);
     }
 }

@@ -1,17 +1,15 @@
 //! Mail for a loop from other threads: connections that need its attention, new ones that another loop accepted for it.
-//!
-//! Mail is moved in and moved out; the loop is woken once for all mail that it has not collected yet. The order
-//! "mail first, then `rung`" against "`rung` cleared first, then mail" is what loses no wake (pool/README.md, "Mail").
 
 #![forbid(unsafe_code)]
 
-use std::sync::atomic::{AtomicIsize, Ordering as StdOrdering};
+use std::sync::atomic::{AtomicIsize, Ordering};
 
 use mio::Waker;
 
 use super::Job;
+use super::bell::Bell;
 use crate::net::{Endpoint, Stream};
-use crate::sync::{Arc, AtomicBool, Mutex, Ordering, lock};
+use crate::sync::Arc;
 
 pub(super) enum Mail {
     /// A connection whose handler could not simply seat it: output waits, input is there, or it is to be closed.
@@ -21,9 +19,7 @@ pub(super) enum Mail {
 
 pub struct Mailbox {
     waker: Waker,
-    mail: Mutex<Vec<Mail>>,
-    /// Mail lies here, or the loop is asked to make a pass.
-    rung: AtomicBool,
+    bell: Bell<Mail>,
     /// Connections that this loop has or is about to get. A gauge for spreading new ones: no data hangs on it.
     connections: AtomicIsize,
 }
@@ -32,43 +28,48 @@ impl Mailbox {
     pub(super) fn new(waker: Waker) -> Self {
         Mailbox {
             waker,
-            mail: Mutex::new(Vec::new()),
-            rung: AtomicBool::new(false),
+            bell: Bell::new(),
             connections: AtomicIsize::new(0),
         }
     }
 
-    /// Gives a connection to the loop and wakes it.
+    /// Gives a connection back to its loop and wakes it.
     pub fn give_back(&self, connection: Job) {
-        self.post(Mail::Returned(connection));
+        let posted = self.post(Mail::Returned(connection));
+        // A loop doesn't end while it has connections, wherever they are.
+        debug_assert!(posted.is_ok(), "a loop ended before its connections");
     }
 
-    pub(super) fn post(&self, mail: Mail) {
-        lock(&self.mail).push(mail);
-        self.ring();
+    /// The mail comes back if the loop has ended.
+    pub(super) fn post(&self, mail: Mail) -> Result<(), Mail> {
+        self.bell.post(mail, || self.wake())
     }
 
-    /// Wakes the loop for a pass, once for all rings since its last.
+    /// Wakes the loop for a pass.
     pub fn ring(&self) {
-        if !self.rung.swap(true, Ordering::AcqRel) {
-            // An eventfd's write fails only when its counter would overflow: then the loop is awake anyway.
-            let _ = self.waker.wake();
-        }
+        self.bell.ring(|| self.wake());
+    }
+
+    fn wake(&self) {
+        // An eventfd's write fails only when its counter would overflow: then the loop is awake anyway.
+        let _ = self.waker.wake();
     }
 
     /// All mail so far.
     pub(super) fn collect(&self) -> Vec<Mail> {
-        if !self.rung.load(Ordering::Acquire) || !self.rung.swap(false, Ordering::AcqRel) {
-            return Vec::new();
-        }
-        std::mem::take(&mut *lock(&self.mail))
+        self.bell.collect()
+    }
+
+    /// The loop ends, unless mail waits: true if it may.
+    pub(super) fn shut(&self) -> bool {
+        self.bell.shut()
     }
 
     pub(super) fn connections(&self, change: isize) -> isize {
-        self.connections.fetch_add(change, StdOrdering::Relaxed) + change
+        self.connections.fetch_add(change, Ordering::Relaxed) + change
     }
 
     pub(super) fn connection_count(&self) -> isize {
-        self.connections.load(StdOrdering::Relaxed)
+        self.connections.load(Ordering::Relaxed)
     }
 }

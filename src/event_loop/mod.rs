@@ -24,12 +24,15 @@ use crate::net::{Endpoint, Listener, Stream};
 use crate::sync::{Arc, Ordering};
 
 mod accept;
+mod bell;
 mod conn;
 mod deadlines;
 mod mailbox;
 mod seat;
 mod streamed;
 
+#[cfg(all(test, loom))]
+pub(crate) use bell::Bell;
 use conn::Step;
 pub use conn::{Connection, Piece, RawRead};
 pub use deadlines::Millis;
@@ -45,6 +48,9 @@ pub type Job = Box<Connection>;
 const WAKER: Token = Token(usize::MAX);
 /// Listeners count down from here; connections are slab keys from 0 up.
 const LAST_LISTENER: usize = usize::MAX - 1;
+
+/// The key of deadlines that are not a connection's: a listener's pause is over.
+const DOOR: usize = usize::MAX;
 
 /// What other threads may do with a loop.
 #[derive(Clone)]
@@ -146,27 +152,36 @@ impl Loop {
         }
     }
 
-    /// One pass: mail, readiness, deadlines. Waits at most `timeout` for readiness, without end if None.
+    /// One pass: readiness, mail, deadlines. Waits at most `timeout` for readiness, without end if None.
     /// Whole requests end up in the deque; everything else is dealt with here.
     pub fn turn(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        let timeout = match (timeout, self.deadlines.next_in(self.clock.now())) {
+        self.wait(timeout)?;
+        self.deal();
+        Ok(())
+    }
+
+    /// The first half of a turn.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        let timeout = match (timeout, self.next_deadline()) {
             (Some(asked), Some(due)) => Some(asked.min(due)),
             (asked, due) => asked.or(due),
         };
-        let mut events = std::mem::replace(&mut self.events, Events::with_capacity(0));
-        let polled = self.poll.poll(&mut events, timeout);
+        let polled = self.poll.poll(&mut self.events, timeout);
         self.clock.tick();
         match polled {
-            Ok(()) => {
-                for event in &events {
-                    self.handle_event(event);
-                }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                self.events.clear();
+                Ok(())
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => {
-                self.events = events;
-                return Err(error);
-            }
+            other => other,
+        }
+    }
+
+    /// The second half: what the wait has brought.
+    pub fn deal(&mut self) {
+        let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
+        for event in &events {
+            self.handle_event(event);
         }
         self.events = events;
         // All that makes jobs or ends connections comes after the wait: its caller looks at both next.
@@ -175,7 +190,6 @@ impl Loop {
             self.start_draining();
         }
         self.expire();
-        Ok(())
     }
 
     fn handle_event(&mut self, event: &Event) {
@@ -207,11 +221,15 @@ impl Loop {
     /// Goes on with a connection in hand until it waits, is a job, or is gone.
     fn advance(&mut self, mut connection: Box<Connection>) {
         connection.pick_up(&mut self.spare);
+        let mut share = conn::SHARE;
         loop {
-            match connection.step(self.draining) {
+            match connection.step(self.draining, &mut share) {
                 Step::Wait => return self.park(connection),
                 Step::Request => match self.admit(connection) {
-                    Some(answered) => connection = answered,
+                    Some(answered) => {
+                        connection = answered;
+                        share = share.saturating_sub(conn::LOCAL_ANSWER);
+                    }
                     None => return,
                 },
                 Step::Resume => return self.jobs.push(connection),
@@ -250,13 +268,27 @@ impl Loop {
         if connection.is_idle() {
             connection.lay_down(&mut self.spare);
         }
-        let entry = &mut self.entries[key];
-        if deadline < entry.armed {
-            entry.armed = deadline;
-            self.deadlines.arm(deadline, key, entry.generation);
-        }
+        self.arm(key, deadline);
         let seat = Arc::clone(connection.seat());
         seat.sit(connection);
+    }
+
+    /// Makes sure that the entry comes up at `due` or before.
+    ///
+    /// Every entry is armed for as long as it lives, no later than a whole idle time-out from now: a handler that seats the
+    /// connection does not hold the loop, and gives it no earlier deadline than that.
+    fn arm(&mut self, key: usize, due: Millis) {
+        let entry = &mut self.entries[key];
+        if due < entry.armed {
+            entry.armed = due;
+            self.deadlines.arm(due, key, entry.generation);
+        }
+        // Connections that come and go leave an entry each, which would lie there for a whole idle time-out.
+        if self.deadlines.len() > 4 * self.entries.len() + 64 {
+            let entries = &self.entries;
+            self.deadlines
+                .retain(|due, key, generation| is_live(entries, due, key, generation));
+        }
     }
 
     /// Ends a connection. One with a suspended response goes to its handler first, which lets go of it.
@@ -284,7 +316,12 @@ impl Loop {
         self.jobs.len()
     }
 
-    /// Reads the clock again after a view; `turn` does so itself.
+    /// The loop's clock: what becomes a job from now on was queued at this moment or later.
+    pub fn now(&self) -> Millis {
+        self.clock.now()
+    }
+
+    /// Reads the clock again after a long view; `turn` does so itself.
     pub fn tick(&mut self) {
         self.clock.tick();
     }
@@ -327,6 +364,7 @@ impl Loop {
             generation: self.generation,
             armed: Millis::MAX,
         });
+        self.arm(key, self.clock.now() + conn::soonest(&self.common.timeouts));
         // What a client sends with its first segment is mostly there already: no need to wait for the edge.
         self.advance(connection);
     }
@@ -334,32 +372,26 @@ impl Loop {
     fn expire(&mut self) {
         let now = self.clock.now();
         while let Some((due, key, generation)) = self.deadlines.pop_due(now) {
-            let Some(entry) = self.entries.get_mut(key) else {
-                continue;
-            };
-            if entry.generation != generation || entry.armed != due {
+            if key == DOOR || !is_live(&self.entries, due, key, generation) {
                 continue;
             }
+            let entry = &mut self.entries[key];
             entry.armed = Millis::MAX;
             match entry.seat.take() {
                 // Whoever runs the request looks whether this is about something that it waits for.
                 None if self.knocks.is_some() => self.knock_due(key),
                 // A handler owns it: none of its deadlines can come sooner than a whole idle time-out from now.
-                None => {
-                    let later = now + conn::soonest(&self.common.timeouts);
-                    entry.armed = later;
-                    self.deadlines.arm(later, key, generation);
+                None => self.arm(key, now + conn::soonest(&self.common.timeouts)),
+                Some(connection) if connection.deadline() > now => {
+                    self.arm(key, connection.deadline());
+                    let seat = Arc::clone(connection.seat());
+                    seat.sit(connection);
                 }
                 Some(mut connection) => {
-                    if connection.deadline() <= now {
-                        connection.expire();
-                        self.advance(connection);
-                    } else {
-                        entry.armed = connection.deadline();
-                        self.deadlines.arm(entry.armed, key, generation);
-                        let seat = Arc::clone(connection.seat());
-                        seat.sit(connection);
-                    }
+                    // It may have become a job by the time it is dealt with.
+                    self.arm(key, now + conn::soonest(&self.common.timeouts));
+                    connection.expire();
+                    self.advance(connection);
                 }
             }
         }
@@ -380,9 +412,10 @@ impl Loop {
         }
     }
 
-    /// Every connection has been closed after a drain began: nothing is left to drive.
+    /// Every connection has been closed after a drain began: nothing is left to drive. Nor will anything be: a loop that
+    /// is drained takes no new connections from others.
     pub fn is_drained(&self) -> bool {
-        self.draining && self.entries.is_empty() && self.jobs.is_empty()
+        self.draining && self.entries.is_empty() && self.jobs.is_empty() && self.mailbox.shut()
     }
 
     /// Connections that this loop still has.
@@ -397,7 +430,12 @@ impl Loop {
 
     /// When `turn` should be called even if nothing gets ready.
     pub fn next_deadline(&mut self) -> Option<Duration> {
-        self.deadlines.next_in(self.clock.now())
+        // Nobody is to be woken for a connection that is gone.
+        let entries = &self.entries;
+        self.deadlines
+            .next_in(self.clock.now(), |due, key, generation| {
+                is_live(entries, due, key, generation)
+            })
     }
 }
 
@@ -408,6 +446,14 @@ impl Drop for Loop {
             drop(entry.seat.take());
         }
     }
+}
+
+/// Whether a deadline's entry still says when to look at a connection.
+fn is_live(entries: &Slab<Entry>, due: Millis, key: usize, generation: u32) -> bool {
+    key == DOOR
+        || entries
+            .get(key)
+            .is_some_and(|entry| entry.generation == generation && entry.armed == due)
 }
 
 fn busy_answer() -> ResponseHead {

@@ -4,11 +4,11 @@
 
 #![forbid(unsafe_code)]
 
-use crate::sync::{AtomicBool, Ordering, Place, fence};
+use crate::sync::{AtomicBool, Ordering, Place};
 
 pub(crate) struct Seat<T> {
     place: Place<T>,
-    /// An edge came while the seat was empty: whoever sits the connection down looks.
+    /// An edge came while the seat was empty: whoever sits the connection down looks. All that orders it is `place`.
     knocked: AtomicBool,
 }
 
@@ -35,18 +35,17 @@ impl<T> Seat<T> {
         if taken.is_some() {
             return taken;
         }
-        self.knocked.store(true, Ordering::SeqCst);
-        // Partner: the fence in `sit_down`. Either we find the sitter now, or the one who sits it down finds the knock.
-        fence(Ordering::SeqCst);
+        self.knocked.store(true, Ordering::Relaxed);
+        // Releases the knock to whoever sits down after this take; one who sat down before it is found.
         self.place.take()
     }
 
     /// For a handler: sits it down, and takes it up again when there was a knock or `leave` says that it must not wait.
     /// The caller must then see to the connection as if an edge had come.
     pub(crate) fn sit_down(&self, sitter: Box<T>, leave: impl Fn() -> bool) -> Option<Box<T>> {
+        // Acquires what the loop did before it last found the seat empty.
         self.place.put(sitter);
-        fence(Ordering::SeqCst);
-        if self.knocked.load(Ordering::SeqCst) || leave() {
+        if self.knocked.load(Ordering::Relaxed) || leave() {
             self.place.take()
         } else {
             None
@@ -56,9 +55,9 @@ impl<T> Seat<T> {
     /// For whoever has the connection in hand and holds the loop: was there a knock since the last time?
     pub(crate) fn hear_knock(&self) -> bool {
         // The knocker and we hold the loop one after the other: its knock happened before we got the loop.
-        let knocked = self.knocked.load(Ordering::Acquire);
+        let knocked = self.knocked.load(Ordering::Relaxed);
         if knocked {
-            self.knocked.store(false, Ordering::Release);
+            self.knocked.store(false, Ordering::Relaxed);
         }
         knocked
     }

@@ -103,10 +103,6 @@ impl Loop {
         self.deadlines.next_due()
     }
 
-    pub fn now(&self) -> Millis {
-        self.clock.now()
-    }
-
     /// The server stops: no new requests are to be waited for.
     pub fn is_draining(&self) -> bool {
         self.draining

@@ -16,6 +16,11 @@ pub trait Handler {
         unreachable!("this handler never suspends a response")
     }
 
+    /// Does `work`, which is the loop's, while holding the interpreter. Only for the control `M0_LOOP_ATTACHED=1`.
+    fn attached(&mut self, work: &mut dyn FnMut()) {
+        work();
+    }
+
     /// The client of a suspended response is gone: let go of it.
     fn abandon(&mut self, key: u32) {
         let _ = key;

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use super::sleep::Sleep;
 use crate::sync::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering, Place, fence, lock};
 
 /// The time on the baton's clock: nanoseconds, never 0.
@@ -47,6 +48,25 @@ impl<L> Lease<L> {
         match self.since.load(Ordering::Relaxed) {
             0 => None,
             since => Some(now.saturating_sub(since)),
+        }
+    }
+}
+
+/// What the monitor does with a loop that has been lent for too long: a standby drives it from now on, unless its driver was
+/// faster or no standby is left. True if so.
+pub(crate) fn rescue<L>(lease: &Lease<L>, sleep: &Sleep<Box<L>>) -> bool {
+    if !sleep.claim_driver() {
+        return false;
+    }
+    match lease.take_back() {
+        Some(held) => {
+            sleep.end_lend();
+            sleep.send_driver(held);
+            true
+        }
+        None => {
+            sleep.release();
+            false
         }
     }
 }

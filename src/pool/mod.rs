@@ -12,24 +12,24 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crossbeam_deque::Steal;
-
-use crate::event_loop::{Job, Loop, Port};
+use crate::event_loop::{Job, Loop, Millis, Port};
 use crate::exchange::{Common, Handler, HandlerFactory, Progress};
-use crate::observe::counters::Counter;
 use crate::observe::log;
-use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, fence, lock};
+use crate::sync::{Arc, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, lock};
 use crate::topology::{self, Placement};
 
 pub(crate) mod baton;
+mod drive;
 #[cfg(all(test, loom))]
 mod models;
+mod monitor;
 pub(crate) mod sleep;
+mod stand_by;
 mod stand_ins;
 pub mod turn_slice;
 
 use baton::{Lease, Nanos, Vigil};
-use sleep::{Order, Sleep};
+use sleep::{Offer, Sleep};
 use stand_ins::StandIns;
 use turn_slice::{TURN_SLICE, TurnSlice};
 
@@ -37,13 +37,7 @@ use turn_slice::{TURN_SLICE, TurnSlice};
 const LONG_VIEW: Nanos = 200_000;
 /// Queued work worth more than this is worth waking a thief for: some ten times what the wake costs.
 const WORTH_A_WAKE: Nanos = 100_000;
-/// A driver polls at least this often while it works off its deque.
-const POLL_EVERY: Nanos = 200_000;
 const SLICE: Nanos = TURN_SLICE.as_nanos() as Nanos;
-/// How often the monitor looks while loops are lent: a rescue comes at most this long after the slice.
-const LOOK_EVERY: Duration = Duration::from_micros(500);
-/// Looks without a lent loop before the monitor goes to sleep.
-const QUIET_LOOKS: u32 = 20;
 
 /// Switches that turn a mechanism off, for A/B controls. A control that stops failing has stopped measuring.
 #[derive(Debug, Clone, Copy)]
@@ -52,12 +46,16 @@ pub struct Controls {
     pub baton: bool,
     /// `M0_POOL_TURN=0`: handlers don't take turns of a slice.
     pub turn_slice: bool,
+    /// `M0_LOOP_ATTACHED=1`: the driver takes the interpreter back after every wait for readiness, before it looks at what
+    /// came.
+    pub loop_attached: bool,
 }
 
 impl Controls {
     pub const ALL_ON: Controls = Controls {
         baton: true,
         turn_slice: true,
+        loop_attached: false,
     };
 
     pub fn from_env() -> Self {
@@ -65,6 +63,7 @@ impl Controls {
         Controls {
             baton: is_on("M0_BATON"),
             turn_slice: is_on("M0_POOL_TURN"),
+            loop_attached: std::env::var_os("M0_LOOP_ATTACHED").is_some_and(|value| value == "1"),
         }
     }
 }
@@ -73,12 +72,13 @@ impl Controls {
 struct Station {
     port: Port,
     lease: Lease<Loop>,
-    /// Jobs in this loop's deque are there to be stolen. Without an offer the driver is about to run them itself.
-    offered: AtomicBool,
+    offer: Offer,
     /// A running mean of what a view of this loop takes, in nanoseconds; single samples count one slice at most.
     expected: AtomicU64,
-    /// When the job at the deque's front was queued (milliseconds), or an earlier moment.
+    /// When the job at the deque's front was queued, or an earlier moment.
     front: AtomicU64,
+    /// The kernel's number of the thread that drives, if drivers are pinned; 0 before the first.
+    driver: AtomicU32,
 }
 
 impl Station {
@@ -88,6 +88,13 @@ impl Station {
         self.expected
             .store((mean * 7 + took.min(SLICE)) / 8, Ordering::Relaxed);
     }
+
+    /// All jobs before one that was queued `since` have been taken. Whoever comes late with an earlier moment changes nothing.
+    fn raise_front(&self, since: Millis) {
+        if self.front.load(Ordering::Relaxed) < since {
+            self.front.fetch_max(since, Ordering::Relaxed);
+        }
+    }
 }
 
 /// What a handler does next.
@@ -95,12 +102,6 @@ enum Duty {
     Drive(Box<Loop>),
     StandBy,
     Stop,
-}
-
-enum Verdict {
-    Run,
-    /// Somebody else is to run it; look again after this long even without readiness.
-    Leave(Option<Duration>),
 }
 
 struct Shared<F> {
@@ -164,9 +165,10 @@ impl Pool {
             .map(|held| Station {
                 port: held.port(),
                 lease: Lease::new(),
-                offered: AtomicBool::new(false),
+                offer: Offer::none(),
                 expected: AtomicU64::new(0),
                 front: AtomicU64::new(0),
+                driver: AtomicU32::new(0),
             })
             .collect();
         let ports = stations
@@ -289,6 +291,22 @@ impl<F: HandlerFactory> Shared<F> {
         self.epoch.elapsed().as_nanos() as Nanos + 1
     }
 
+    /// When a view that began then had the interpreter: standing in line for it says nothing of how long the view is.
+    fn attached(&self, began: Nanos) -> Nanos {
+        let since = |at: Instant| at.duration_since(self.epoch).as_nanos() as Nanos + 1;
+        turn_slice::first_attach().map_or(began, |at| began.max(since(at)))
+    }
+
+    /// Views that are expected to take longer go straight to a standby.
+    fn long_view(&self) -> Nanos {
+        if self.turns.is_shared_gil() {
+            // On one GIL a second active handler gains nothing unless the view is long enough to be rescued anyway.
+            SLICE * 7 / 8
+        } else {
+            LONG_VIEW
+        }
+    }
+
     /// Starts handler `index`; `ready` is told when it is made.
     fn spawn(
         self: &Arc<Self>,
@@ -300,30 +318,37 @@ impl<F: HandlerFactory> Shared<F> {
         thread::Builder::new()
             .name(format!("handler-{index}"))
             .spawn(move || {
+                // Dropped last: the number is free again when nothing of the handler is left, however it ended.
+                let _ending = Ending {
+                    stand_ins: &shared.stand_ins,
+                    index,
+                };
                 let mut handler = shared.factory.make(index);
                 if let Some(ready) = ready {
                     // Nobody listens if the server could not start: then this thread is on its way out too.
                     let _ = ready.send(());
                 }
                 shared.work(index, &mut handler, duty);
-                shared.stand_ins.ended(index);
             })
     }
 
     /// A handler's life.
     fn work(&self, index: usize, handler: &mut F::Handler, mut duty: Duty) {
+        if matches!(duty, Duty::StandBy) {
+            // Not where the thread that started this one is kept.
+            self.leave_the_core();
+        }
         loop {
             duty = match duty {
                 Duty::Drive(held) => {
-                    let number = held.index();
-                    self.pin(Some(number));
+                    self.take_the_core(held.index());
                     let next = if self.standbys_per_loop == 0 {
                         self.drive_alone(held, handler)
                     } else {
                         self.drive(held, handler)
                     };
                     if matches!(next, Duty::StandBy) {
-                        self.pin(None);
+                        self.leave_the_core();
                     } else {
                         self.loop_drained();
                     }
@@ -335,14 +360,27 @@ impl<F: HandlerFactory> Shared<F> {
         }
     }
 
-    /// A driver runs on its loop's core; a standby on any that drivers have.
-    fn pin(&self, number: Option<usize>) {
-        let cpus = match number {
-            Some(number) => self.placement.cpus(number),
-            None => self.placement.all(),
+    /// A driver runs on its loop's core. The one it has rescued the loop from, which is still inside its view, leaves it.
+    fn take_the_core(&self, number: usize) {
+        let Some(cpus) = self.placement.cpus(number) else {
+            return;
         };
-        if let Some(Err(error)) = cpus.map(topology::pin_current_thread) {
-            log::warn!("cannot pin a handler thread: {error}");
+        let thread = topology::current_thread();
+        let before = self.stations[number].driver.swap(thread, Ordering::Relaxed);
+        if before != 0
+            && before != thread
+            && let Some(all) = self.placement.all()
+        {
+            // It may have ended meanwhile.
+            let _ = topology::pin_thread(before, all);
+        }
+        complain(topology::pin_thread(thread, cpus));
+    }
+
+    /// A standby runs on any core that drivers have.
+    fn leave_the_core(&self) {
+        if let Some(cpus) = self.placement.all() {
+            complain(topology::pin_current_thread(cpus));
         }
     }
 
@@ -351,265 +389,29 @@ impl<F: HandlerFactory> Shared<F> {
         *driving -= 1;
         self.drained.notify_all();
     }
+}
 
-    /// Without standbys: every job is run here.
-    fn drive_alone(&self, mut held: Box<Loop>, handler: &mut F::Handler) -> Duty {
-        loop {
-            let mut polled = self.now();
-            while let Some(mut job) = held.next_job() {
-                run(&mut job, handler);
-                let now = self.now();
-                held.settle(job);
-                if now - polled > POLL_EVERY {
-                    turn(&mut held, Some(Duration::ZERO));
-                    polled = now;
-                }
-            }
-            if held.is_drained() {
-                return Duty::Stop;
-            }
-            turn(&mut held, None);
-        }
-    }
-
-    /// With standbys: a loop is lent while its driver is in a view.
-    fn drive(&self, mut held: Box<Loop>, handler: &mut F::Handler) -> Duty {
-        let station = &self.stations[held.index()];
-        loop {
-            let mut timeout = None;
-            let mut now = self.now();
-            let polled = now;
-            while held.queued() > 0 {
-                if let Verdict::Leave(again) = self.judge(station, held.queued()) {
-                    timeout = again;
-                    break;
-                }
-                let Some(mut job) = held.next_job() else {
-                    // A thief was faster.
-                    self.sleep.end_lend();
-                    continue;
-                };
-                station.front.store(job.queued_at(), Ordering::Relaxed);
-                station.lease.lend(held, now);
-                self.vigil.notice();
-                self.stand_ins.view_begins(now);
-                run(&mut job, handler);
-                self.stand_ins.view_ends();
-                let began = std::mem::replace(&mut now, self.now());
-                station.record(now - began);
-                match station.lease.take_back() {
-                    Some(back) => {
-                        held = back;
-                        self.sleep.end_lend();
-                        held.settle(job);
-                    }
-                    None => {
-                        job.give_back(&station.port.mailbox);
-                        return Duty::StandBy;
-                    }
-                }
-                if now - polled > POLL_EVERY {
-                    timeout = Some(Duration::ZERO);
-                    break;
-                }
-            }
-            if held.is_drained() {
-                return Duty::Stop;
-            }
-            turn(&mut held, timeout);
-        }
-    }
-
-    /// Who runs the next job. `Run` has reserved a rescuer for the loop.
-    fn judge(&self, station: &Station, queued: usize) -> Verdict {
-        let shared_gil = self.turns.is_shared_gil();
-        let expected = station.expected.load(Ordering::Relaxed);
-        // On one GIL a second active handler gains nothing unless the view is long enough to be rescued anyway.
-        let long = if shared_gil { SLICE * 7 / 8 } else { LONG_VIEW };
-        if !self.controls.baton {
-            // The control is the pool that everybody has: a handler is woken for every job.
-            self.offer(station);
-            (0..queued)
-                .take_while(|_| self.sleep.call_another_thief())
-                .count();
-            return Verdict::Leave(None);
-        }
-        if expected > long {
-            self.offer(station);
-            let called = self.sleep.call_thief();
-            return Verdict::Leave(if called { None } else { self.look_again() });
-        }
-        if shared_gil && self.turns.anybody_waits() {
-            // Whoever waits runs next, and takes our jobs when it is done; a third in the line would gain nothing.
-            self.offer(station);
-            return Verdict::Leave(Some(TURN_SLICE));
-        }
-        if !self.sleep.try_lend() {
-            // Every standby is busy, or kept for another lent loop. A busy one steals when it is done.
-            self.offer(station);
-            return Verdict::Leave(self.look_again());
-        }
-        if !shared_gil && (queued as Nanos - 1) * expected > WORTH_A_WAKE {
-            self.offer(station);
-            self.sleep.call_thief();
-        } else if station.offered.load(Ordering::Relaxed) {
-            station.offered.store(false, Ordering::Relaxed);
-        }
-        Verdict::Run
-    }
-
-    /// Standbys that are kept for lent loops don't take offers: then the driver must look again itself.
-    fn look_again(&self) -> Option<Duration> {
-        self.sleep.any_lent().then_some(TURN_SLICE)
-    }
-
-    fn offer(&self, station: &Station) {
-        station.offered.store(true, Ordering::Relaxed);
-        // Partner: the fence in `Sleep::park`.
-        fence(Ordering::SeqCst);
-    }
-
-    /// Steals until there is nothing to steal, then parks.
-    fn stand_by(&self, index: usize, handler: &mut F::Handler) -> Duty {
-        let home = index % self.stations.len();
-        let mut searching = false;
-        loop {
-            while let Some((mut job, number)) = self.steal(home) {
-                if std::mem::take(&mut searching) && self.sleep.found() {
-                    self.wake_next(number);
-                }
-                self.common.counters.count(Counter::Stolen);
-                let began = self.now();
-                self.stand_ins.view_begins(began);
-                run(&mut job, handler);
-                self.stand_ins.view_ends();
-                self.stations[number].record(self.now() - began);
-                let mailbox = &self.stations[job.home()].port.mailbox;
-                job.give_back(mailbox);
-            }
-            if searching {
-                self.sleep.found_nothing();
-            }
-            if self.stand_ins.may_end() {
-                return Duty::Stop;
-            }
-            match self.sleep.park(index, || self.any_offer()) {
-                Order::Steal => searching = true,
-                Order::Drive(held) => return Duty::Drive(held),
-                Order::Stop => return Duty::Stop,
-            }
-        }
-    }
-
-    /// The thief that was woken found a job at `number`; more that is worth a wake may lie there.
-    fn wake_next(&self, number: usize) {
-        let station = &self.stations[number];
-        let worth = station.port.stealer.len() as Nanos * station.expected.load(Ordering::Relaxed);
-        if !self.turns.is_shared_gil()
-            && worth > WORTH_A_WAKE
-            && station.offered.load(Ordering::Relaxed)
-        {
-            self.sleep.call_thief();
-        }
-    }
-
-    fn any_offer(&self) -> bool {
-        self.stations.iter().any(|station| {
-            station.offered.load(Ordering::Relaxed) && !station.port.stealer.is_empty()
-        })
-    }
-
-    /// One job: from the home loop, unless another loop's oldest has waited a slice longer. FIFO within a loop. So a
-    /// job is never taken while one that was queued more than a slice (and a turn of the clock) earlier is on offer.
-    fn steal(&self, home: usize) -> Option<(Job, usize)> {
-        loop {
-            let mut best: Option<(u64, usize)> = None;
-            for (number, station) in self.stations.iter().enumerate() {
-                if !station.offered.load(Ordering::Relaxed) || station.port.stealer.is_empty() {
-                    continue;
-                }
-                let front = station.front.load(Ordering::Relaxed);
-                let handicap = if number == home {
-                    0
-                } else {
-                    TURN_SLICE.as_millis() as u64
-                };
-                if best.is_none_or(|(oldest, _)| front + handicap < oldest) {
-                    best = Some((front + handicap, number));
-                }
-            }
-            let (_, number) = best?;
-            match self.stations[number].port.stealer.steal() {
-                Steal::Success(job) => {
-                    self.stations[number]
-                        .front
-                        .store(job.queued_at(), Ordering::Relaxed);
-                    return Some((job, number));
-                }
-                Steal::Empty | Steal::Retry => {}
-            }
-        }
-    }
-
-    /// The monitor's life: loops that have been lent for longer than a slice get another driver.
-    fn watch(&self) {
-        let mut quiet = 0;
-        loop {
-            let goes_on = if quiet > QUIET_LOOKS {
-                quiet = 0;
-                self.vigil.sleep(|| {
-                    self.stations
-                        .iter()
-                        .any(|station| station.lease.lent_for(0).is_some())
-                })
-            } else {
-                self.vigil.wait(LOOK_EVERY)
-            };
-            if !goes_on {
-                return;
-            }
-            quiet += 1;
-            let now = self.now();
-            for station in &self.stations {
-                if let Some(lent_for) = station.lease.lent_for(now) {
-                    quiet = 0;
-                    if lent_for > SLICE {
-                        self.rescue(station);
-                    }
-                }
-            }
-        }
-    }
-
-    fn rescue(&self, station: &Station) {
-        if !self.sleep.claim_driver() {
-            return;
-        }
-        match station.lease.take_back() {
-            Some(held) => {
-                self.common.counters.count(Counter::Rescued);
-                self.sleep.end_lend();
-                self.sleep.send_driver(held);
-            }
-            // Its driver was faster.
-            None => self.sleep.release(),
-        }
+fn complain(pinned: io::Result<()>) {
+    if let Err(error) = pinned {
+        log::warn!("cannot pin a handler thread: {error}");
     }
 }
 
-/// One pass of the loop. A poll that fails has no remedy: without readiness nothing can be served.
-fn turn(held: &mut Loop, timeout: Option<Duration>) {
-    if let Err(error) = held.turn(timeout) {
-        log::error!(
-            "loop {}: waiting for readiness failed: {error}",
-            held.index()
-        );
-        thread::sleep(Duration::from_millis(10));
+/// The end of a handler's thread.
+struct Ending<'a> {
+    stand_ins: &'a StandIns,
+    index: usize,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.stand_ins.ended(self.index, thread::panicking());
     }
 }
 
 /// Runs a job's view and sends what the socket takes of its response.
 fn run<H: Handler>(job: &mut Job, handler: &mut H) {
+    turn_slice::view_begins();
     let suspended = job.take_suspended();
     let exchange = job.exchange();
     let progress = catch_unwind(AssertUnwindSafe(|| match suspended {

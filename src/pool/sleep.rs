@@ -3,7 +3,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::sync::{AtomicU32, AtomicUsize, Condvar, Mutex, Ordering, fence, lock};
+use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Condvar, Mutex, Ordering, fence, lock};
 
 /// What a standby is woken for.
 #[derive(Debug, PartialEq, Eq)]
@@ -13,6 +13,37 @@ pub(crate) enum Order<D> {
     /// Drive this loop.
     Drive(D),
     Stop,
+}
+
+/// Whether a loop's jobs are there to be stolen. Without an offer the driver is about to run them itself.
+pub(crate) struct Offer {
+    on: AtomicBool,
+}
+
+impl Offer {
+    pub(crate) fn none() -> Self {
+        Offer {
+            on: AtomicBool::new(false),
+        }
+    }
+
+    /// For the driver; it calls a thief afterwards.
+    pub(crate) fn make(&self) {
+        self.on.store(true, Ordering::Relaxed);
+        // Partners: the fences in `park`, `found` and `may_leave`. Either the caller sees that there is a thief and what it
+        // is about, or the thief sees this offer.
+        fence(Ordering::SeqCst);
+    }
+
+    pub(crate) fn withdraw(&self) {
+        if self.stands() {
+            self.on.store(false, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn stands(&self) -> bool {
+        self.on.load(Ordering::Relaxed)
+    }
 }
 
 struct Berth<D> {
@@ -30,6 +61,9 @@ pub(crate) struct Sleep<D> {
     /// Thieves that were woken and have not found a job yet. While there is one, no further thief is woken.
     searching: AtomicUsize,
 }
+
+// All operations on the counters are relaxed. What is handed over goes through the berths' mutexes; where a counter is looked
+// at after something else was written, there is a fence, with its partner named.
 
 const ONE_PARKED: u32 = 1;
 const ONE_LENT: u32 = 1 << 16;
@@ -60,14 +94,14 @@ impl<D> Sleep<D> {
         }
     }
 
-    /// Takes `change` off the counts if `allowed`; false if it isn't.
+    /// Makes a change of the counts if it is `allowed`; false if it isn't.
     fn claim(&self, change: impl Fn(u32) -> u32, allowed: impl Fn(u32) -> bool) -> bool {
         let mut counts = self.counts.load(Ordering::Relaxed);
         while allowed(counts) {
             match self.counts.compare_exchange_weak(
                 counts,
                 change(counts),
-                Ordering::SeqCst,
+                Ordering::Relaxed,
                 Ordering::Relaxed,
             ) {
                 Ok(_) => return true,
@@ -87,17 +121,12 @@ impl<D> Sleep<D> {
 
     /// A lent loop was taken up again, by its driver or by the monitor.
     pub(crate) fn end_lend(&self) {
-        self.counts.fetch_sub(ONE_LENT, Ordering::SeqCst);
-    }
-
-    /// Loops are lent: their rescuers stay parked although there may be jobs.
-    pub(crate) fn any_lent(&self) -> bool {
-        lent(self.counts.load(Ordering::Relaxed)) > 0
+        self.counts.fetch_sub(ONE_LENT, Ordering::Relaxed);
     }
 
     /// Wakes a thief, if none is searching already and one can be spared. False if none can be spared.
     pub(crate) fn call_thief(&self) -> bool {
-        self.searching.load(Ordering::SeqCst) > 0 || self.call_another_thief()
+        self.searching.load(Ordering::Relaxed) > 0 || self.call_another_thief()
     }
 
     /// Wakes a thief although others may be searching, if one can be spared.
@@ -108,7 +137,7 @@ impl<D> Sleep<D> {
         ) {
             return false;
         }
-        self.searching.fetch_add(1, Ordering::SeqCst);
+        self.searching.fetch_add(1, Ordering::Relaxed);
         self.wake_claimed(Order::Steal);
         true
     }
@@ -123,17 +152,27 @@ impl<D> Sleep<D> {
     }
 
     pub(crate) fn release(&self) {
-        self.counts.fetch_add(ONE_PARKED, Ordering::SeqCst);
+        self.counts.fetch_add(ONE_PARKED, Ordering::Relaxed);
     }
 
-    /// The thief found a job. True if it was the last one searching: it should see whether another is needed.
+    /// The thief found a job. True if it was the last one searching: it should see whether another is needed, on any loop.
     pub(crate) fn found(&self) -> bool {
-        self.searching.fetch_sub(1, Ordering::SeqCst) == 1
+        let last = self.searching.fetch_sub(1, Ordering::Relaxed) == 1;
+        // Partner: the fence in `Offer::make`. A driver that saw us search has called nobody.
+        fence(Ordering::SeqCst);
+        last
     }
 
     /// The thief found nothing; it is about to park.
     pub(crate) fn found_nothing(&self) {
-        self.searching.fetch_sub(1, Ordering::SeqCst);
+        self.searching.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// A standby that found nothing may end instead of parking, if there is still nothing.
+    pub(crate) fn may_leave(&self, has_work: impl Fn() -> bool) -> bool {
+        // Partner: the fence in `Offer::make`, as in `park`.
+        fence(Ordering::SeqCst);
+        !has_work()
     }
 
     /// Ends every standby, those that park later too.
@@ -163,8 +202,8 @@ impl<D> Sleep<D> {
     /// work before that will not wake it.
     pub(crate) fn park(&self, index: usize, has_work: impl Fn() -> bool) -> Order<D> {
         lock(&self.parked).push(index);
-        self.counts.fetch_add(ONE_PARKED, Ordering::SeqCst);
-        // Partner: the fence in `Pool::offer`. Either the offering driver sees us parked, or we see its offer.
+        self.counts.fetch_add(ONE_PARKED, Ordering::Relaxed);
+        // Partner: the fence in `Offer::make`. Either the offering driver sees us parked, or we see its offer.
         fence(Ordering::SeqCst);
         if has_work()
             && self.claim(
@@ -175,7 +214,7 @@ impl<D> Sleep<D> {
             let mut list = lock(&self.parked);
             if let Some(position) = list.iter().position(|&parked| parked == index) {
                 list.swap_remove(position);
-                self.searching.fetch_add(1, Ordering::SeqCst);
+                self.searching.fetch_add(1, Ordering::Relaxed);
                 return Order::Steal;
             }
             // A waker has picked us: its order comes, and our claim on ourselves is void.

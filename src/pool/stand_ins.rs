@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 
 use super::baton::Nanos;
 use crate::observe::log;
-use crate::sync::{AtomicUsize, Mutex, Ordering, lock};
+use crate::sync::{AtomicIsize, Mutex, Ordering, lock};
 
 /// A stream that lasts longer than this has its thread replaced. Far above what a body that a client reads at full
 /// speed takes, far below what a person notices of a pool that is one short.
@@ -34,8 +34,8 @@ thread_local! {
 /// Who stands in for whom, over all handlers.
 pub(super) struct StandIns {
     limit: usize,
-    /// Handlers that the pool has too many, because a stream has ended.
-    surplus: AtomicUsize,
+    /// Handlers that the pool has too many, because a stream has ended; below zero, that it lacks, because one could not start.
+    surplus: AtomicIsize,
     /// Handler numbers that nobody has.
     free: Mutex<Vec<usize>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -46,7 +46,7 @@ impl StandIns {
     pub(super) fn new(limit: usize, first: usize) -> Self {
         StandIns {
             limit,
-            surplus: AtomicUsize::new(0),
+            surplus: AtomicIsize::new(0),
             free: Mutex::new((first..first + limit).rev().collect()),
             threads: Mutex::new(Vec::new()),
         }
@@ -97,17 +97,25 @@ impl StandIns {
 
     /// A handler is about to park: true if it is to end instead.
     pub(super) fn may_end(&self) -> bool {
-        if self.surplus.load(Ordering::Relaxed) == 0 {
+        if self.surplus.load(Ordering::Relaxed) <= 0 {
             return false;
         }
-        let one_less = |surplus: usize| surplus.checked_sub(1);
+        let one_less = |surplus: isize| (surplus > 0).then_some(surplus - 1);
         self.surplus
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less)
             .is_ok()
     }
 
-    /// A handler has ended: its number can be used again.
-    pub(super) fn ended(&self, number: usize) {
+    /// It was to end, but there is work.
+    pub(super) fn stays(&self) {
+        self.surplus.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A handler's thread has ended, by order or because it panicked: its number can be used again.
+    pub(super) fn ended(&self, number: usize, panicked: bool) {
+        if panicked {
+            self.surplus.fetch_sub(1, Ordering::Relaxed);
+        }
         lock(&self.free).push(number);
     }
 

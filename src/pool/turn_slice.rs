@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -55,6 +56,21 @@ impl TurnSlice {
     }
 }
 
+thread_local! {
+    /// When this thread first had the shared GIL in its present view.
+    static FIRST_ATTACH: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// This thread goes into a view.
+pub(super) fn view_begins() {
+    FIRST_ATTACH.set(None);
+}
+
+/// When its view first had the shared GIL; None if it did without.
+pub(super) fn first_attach() -> Option<Instant> {
+    FIRST_ATTACH.get()
+}
+
 /// One handler's part of it.
 #[derive(Debug)]
 pub struct Turn {
@@ -85,10 +101,18 @@ impl Turn {
         let attached = attach();
         self.slice.waiting.fetch_sub(1, Ordering::SeqCst);
         let count = self.slice.attaches.fetch_add(1, Ordering::SeqCst) + 1;
+        let first = FIRST_ATTACH.get();
         self.run = match self.run {
             // Nobody else had it in between: the run goes on.
-            Some((began, last)) if last + 1 == count => Some((began, count)),
-            _ => Some((Instant::now(), count)),
+            Some((began, last)) if last + 1 == count && first.is_some() => Some((began, count)),
+            run => {
+                let now = Instant::now();
+                FIRST_ATTACH.set(first.or(Some(now)));
+                match run {
+                    Some((began, last)) if last + 1 == count => Some((began, count)),
+                    _ => Some((now, count)),
+                }
+            }
         };
         attached
     }

@@ -40,8 +40,9 @@ impl From<StartError> for Refusal {
 fn serve(settings: Settings) -> Result<ExitCode, Refusal> {
     let common = common(&settings)?;
     let logs = Arc::clone(&common);
+    let rotated = Arc::clone(&common);
     // Before the interpreter: it leaves signals alone that are taken.
-    let stop = StopRequests::take_over(move || logs.reopen_logs()).map_err(Refusal::failure)?;
+    let stop = StopRequests::take_over(move || rotated.reopen_logs()).map_err(Refusal::failure)?;
     let mut interpreter = Interpreter::start(&settings.app)?;
     let app = match interpreter.load_app() {
         Ok(app) => app,
@@ -91,7 +92,9 @@ fn serve(settings: Settings) -> Result<ExitCode, Refusal> {
         "stopping: requests in flight have {} s",
         settings.timeouts.graceful.as_secs_f64()
     );
-    if !server.stop() {
+    let done = server.stop();
+    logs.close_logs();
+    if !done {
         // Handlers that are still inside views hold thread states: the interpreter can't be ended under them.
         signal_hook::low_level::exit(FAILURE.into());
     }
@@ -119,6 +122,7 @@ fn serve_asgi(
         settings.backlog,
         settings.placement.clone(),
     );
+    let unfinished = Arc::clone(&common);
     let plan = Plan {
         threads: settings.threads,
         placement: settings.placement.clone(),
@@ -139,9 +143,14 @@ fn serve_asgi(
             );
         }),
         wait_for_stop: Box::new(move || stop.wait()),
-        give_up: Box::new(|| signal_hook::low_level::exit(FAILURE.into())),
+        give_up: Box::new(move || {
+            unfinished.close_logs();
+            signal_hook::low_level::exit(FAILURE.into())
+        }),
     };
+    let logs = Arc::clone(&plan.common);
     let served = app.serve(&mut interpreter, plan);
+    logs.close_logs();
     let finished = interpreter.finish();
     match served {
         Ok(true) if finished => Ok(ExitCode::SUCCESS),

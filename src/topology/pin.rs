@@ -167,6 +167,20 @@ impl fmt::Display for Placement {
 
 /// Restricts the calling thread to these CPUs (sched_setaffinity(2)). Threads that it starts later inherit the mask.
 pub fn pin_current_thread(cpus: &[usize]) -> io::Result<()> {
+    pin(None, cpus)
+}
+
+/// The same for the thread with this number (see [`current_thread`]).
+pub fn pin_thread(number: u32, cpus: &[usize]) -> io::Result<()> {
+    pin(rustix::thread::Pid::from_raw(number as i32), cpus)
+}
+
+/// The kernel's number for the calling thread (gettid(2)).
+pub fn current_thread() -> u32 {
+    rustix::thread::gettid().as_raw_pid() as u32
+}
+
+fn pin(thread: Option<rustix::thread::Pid>, cpus: &[usize]) -> io::Result<()> {
     let mut set = rustix::thread::CpuSet::new();
     for &cpu in cpus {
         if cpu >= rustix::thread::CpuSet::MAX_CPU {
@@ -177,5 +191,5 @@ pub fn pin_current_thread(cpus: &[usize]) -> io::Result<()> {
         }
         set.set(cpu);
     }
-    Ok(rustix::thread::sched_setaffinity(None, &set)?)
+    Ok(rustix::thread::sched_setaffinity(thread, &set)?)
 }

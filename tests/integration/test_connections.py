@@ -207,13 +207,15 @@ def _until_served(server):
 
 
 @pytest.mark.parametrize("place", ["start", "head", "body"])
-def test_out_of_band_data_is_harmless(shared, mode, place):
-    """TCP urgent data is no part of HTTP; it must not upset the loop."""
+def test_urgent_data_harms_its_own_connection_at_most(shared, mode, place):
+    """TCP urgent data is no part of HTTP. A read stops at its mark, so a loop that takes a short read for the last one
+    leaves what is behind the mark lying until a deadline closes the connection: nobody else may notice."""
     server = shared(*mode, BARE)
     with server.connect() as client:
         request = post("/echo", b"hello")
         at = {"start": 0, "head": 10, "body": len(request) - 3}[place]
         client.send(request[:at])
         client.sock.send(b"!", socket.MSG_OOB)
-        client.send(request[at:])
-        assert client.read_response().body == b"hello"
+        client.offer(request[at:])
+        for _ in range(10):
+            assert server.fetch(get("/target/a")).status == 200

@@ -81,6 +81,7 @@ HEADS = {
     "name-utf-8": (G + b"X-\xc3\xa9: b\r\n\r\n", {400}),
     "name-del": (G + b"X\x7f: b\r\n\r\n", {400}),
     # RFC 9112 3.2: one Host, and a valid one.
+    "host-empty": (b"GET / HTTP/1.1\r\nHost:\r\n\r\n", {400}),  # RFC 9110 4.2.1: no http URI has an empty host
     "host-missing": (b"GET / HTTP/1.1\r\n\r\n", {400}),
     "host-two": (b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", {400}),
     "host-two-equal": (b"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", {400}),

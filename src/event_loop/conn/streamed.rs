@@ -163,6 +163,7 @@ impl Connection {
                 }
                 Ok(Event::End { consumed }) => {
                     self.consumed += consumed;
+                    self.whole = true;
                     self.stream().open = false;
                     return Piece::Body {
                         bytes: &self.exchange.input[piece.unwrap_or(0..0)],

@@ -177,8 +177,9 @@ impl AccessLog {
     }
 }
 
-impl Drop for AccessLog {
-    fn drop(&mut self) {
+impl AccessLog {
+    /// Writes what waits and ends. Lines that come later are lost.
+    pub fn close(&self) {
         let mut state = self.shared.lock();
         state.closing = true;
         self.shared.changed.notify_all();
@@ -190,13 +191,21 @@ impl Drop for AccessLog {
             .unwrap_or_else(PoisonError::into_inner);
         let ended = state.ended;
         drop(state);
-        if let (true, Some(writer)) = (ended, self.writer.take()) {
-            // A writer that panicked has said so itself.
-            let _ = writer.join();
-        } else if !ended {
+        if !ended {
             log::error!(
                 "the access log could not be written to its end: its target does not take it"
             );
+        }
+    }
+}
+
+impl Drop for AccessLog {
+    fn drop(&mut self) {
+        self.close();
+        let ended = self.shared.lock().ended;
+        if let (true, Some(writer)) = (ended, self.writer.take()) {
+            // A writer that panicked has said so itself.
+            let _ = writer.join();
         }
     }
 }

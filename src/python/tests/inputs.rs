@@ -34,7 +34,7 @@ fn ask(site: &mut Site, body: &[u8], spooled: bool, expression: &str) -> Reply {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(body).unwrap();
         file.rewind().unwrap();
-        Collected::Spooled(file, body.len() as u64)
+        Collected::Spooled(std::io::BufWriter::new(file), body.len() as u64)
     } else if body.is_empty() {
         Collected::Nothing
     } else {
@@ -142,7 +142,8 @@ fn a_file_that_became_shorter_is_an_os_error() {
         let mut wire = site.open(
             format!("POST /?{query} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").as_bytes(),
         );
-        wire.exchange.body = Collected::Spooled(tempfile::tempfile().unwrap(), 5);
+        wire.exchange.body =
+            Collected::Spooled(std::io::BufWriter::new(tempfile::tempfile().unwrap()), 5);
         assert_eq!(site.handler.handle(&mut wire.exchange), Progress::Done);
         assert_eq!(wire.reply().body(), "'OSError'", "{expression}");
     }

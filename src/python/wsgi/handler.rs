@@ -148,6 +148,10 @@ impl Handler for WsgiHandler {
             .attached(|py| desk.guarded(py, exchange, |exchange| desk.resume(py, key, exchange)))
     }
 
+    fn attached(&mut self, work: &mut dyn FnMut()) {
+        self.thread.attached(|_| work());
+    }
+
     fn abandon(&mut self, key: u32) {
         let desk = &**self.desk;
         self.thread.attached(|py| desk.abandon(py, key));

@@ -1,192 +1,12 @@
-//! The pool over real sockets, with a handler that needs no Python: nothing is lost and nothing is stranded, whatever
-//! views block, clients leave and connections are reused.
+//! Requests of every kind in every shape of pool are answered, and a stop finishes what is in flight.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::net::Shutdown;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread;
-use std::time::Duration;
 
-use m0serve::config::Timeouts;
-use m0serve::exchange::{Common, Exchange, Handler, HandlerFactory, LocalAnswers, Progress};
-use m0serve::http1::{BodySize, Limits, ResponseHead};
-use m0serve::local::Health;
-use m0serve::net::Listener;
-use m0serve::pool::turn_slice::TurnSlice;
-use m0serve::pool::{Controls, Shape};
-use m0serve::server::{Application, Server};
-use m0serve::topology::Placement;
-
-/// What the test lets happen inside views.
-#[derive(Default)]
-struct Gate {
-    open: Mutex<bool>,
-    opened: Condvar,
-    inside: AtomicUsize,
-}
-
-impl Gate {
-    fn pass(&self) {
-        self.inside.fetch_add(1, Ordering::SeqCst);
-        let mut open = self.open.lock().unwrap();
-        while !*open {
-            open = self.opened.wait(open).unwrap();
-        }
-        self.inside.fetch_sub(1, Ordering::SeqCst);
-    }
-
-    fn open(&self) {
-        *self.open.lock().unwrap() = true;
-        self.opened.notify_all();
-    }
-
-    fn wait_inside(&self, count: usize) {
-        while self.inside.load(Ordering::SeqCst) < count {
-            thread::yield_now();
-        }
-    }
-}
-
-struct Views {
-    head: ResponseHead,
-    gate: Arc<Gate>,
-}
-
-impl Handler for Views {
-    fn handle(&mut self, exchange: &mut Exchange) -> Progress {
-        match exchange.path() {
-            b"/gate" => self.gate.pass(),
-            // Longer than a slice: the loop is rescued from it.
-            b"/slow" => thread::sleep(Duration::from_millis(3)),
-            b"/panic" => panic!("a view's panic"),
-            b"/endless" => {
-                exchange.start(&self.head, BodySize::Unknown);
-                loop {
-                    exchange.push(b"tick\n");
-                    if exchange.flush().is_err() {
-                        return Progress::Done;
-                    }
-                    thread::sleep(Duration::from_millis(10));
-                }
-            }
-            b"/stream" => {
-                exchange.start(&self.head, BodySize::Unknown);
-                for _ in 0..64 {
-                    exchange.push(&[b'x'; 16 * 1024]);
-                    if exchange.flush().is_err()
-                        || (exchange.may_wait() && exchange.wait_room().is_err())
-                    {
-                        return Progress::Done;
-                    }
-                }
-                exchange.finish();
-                return Progress::Done;
-            }
-            _ => {}
-        }
-        let body = exchange.query().to_vec();
-        exchange.respond(&self.head, &body);
-        Progress::Done
-    }
-}
-
-struct Factory(Arc<Gate>);
-
-impl HandlerFactory for Factory {
-    type Handler = Views;
-
-    fn make(&self, _index: usize) -> Views {
-        let mut head = ResponseHead::new();
-        head.status(b"200 OK").unwrap();
-        Views {
-            head,
-            gate: Arc::clone(&self.0),
-        }
-    }
-}
-
-struct Running {
-    server: Server,
-    address: SocketAddr,
-    gate: Arc<Gate>,
-    common: Arc<Common>,
-}
-
-fn start(threads: usize, blocking_threads: usize) -> Running {
-    let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap(), 1024).unwrap();
-    let address = listener
-        .url()
-        .strip_prefix("http://")
-        .unwrap()
-        .parse()
-        .unwrap();
-    let gate = Arc::new(Gate::default());
-    let common = Arc::new(Common::new(
-        Limits::default(),
-        Timeouts::default(),
-        blocking_threads > 0,
-    ));
-    let placement = Placement::Anywhere("a test");
-    let shape = Shape {
-        threads,
-        blocking_threads,
-        streaming_threads: 8,
-        controls: Controls::ALL_ON,
-        placement,
-    };
-    let application = Application {
-        factory: Factory(Arc::clone(&gate)),
-        turns: Arc::new(TurnSlice::new(false, false)),
-        local_answers: Some(Arc::new(Health::new("/health")) as Arc<dyn LocalAnswers>),
-    };
-    let server = Server::start(shape, vec![listener], Arc::clone(&common), application).unwrap();
-    Running {
-        server,
-        address,
-        gate,
-        common,
-    }
-}
-
-fn connect(address: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(address).unwrap();
-    // Against a hang of the test only.
-    stream
-        .set_read_timeout(Some(Duration::from_secs(20)))
-        .unwrap();
-    stream
-}
-
-fn ask(stream: &mut TcpStream, target: &str) {
-    // One segment: a head in pieces would wait for delayed acknowledgements.
-    stream
-        .write_all(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes())
-        .unwrap();
-}
-
-/// Reads one response with a Content-Length.
-fn answer(stream: &mut TcpStream) -> Option<(u16, Vec<u8>)> {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        if stream.read(&mut byte).ok()? == 0 {
-            return None;
-        }
-        head.push(byte[0]);
-    }
-    let head = String::from_utf8(head).unwrap();
-    let code = head[9..12].parse().unwrap();
-    let length = head
-        .lines()
-        .find_map(|line| line.strip_prefix("Content-Length: "))
-        .unwrap()
-        .parse()
-        .unwrap();
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body).ok()?;
-    Some((code, body))
-}
+use crate::harness::*;
 
 #[test]
 fn keep_alive_requests_are_answered_in_every_shape() {
@@ -247,13 +67,13 @@ fn blocked_views_hold_up_nobody_while_a_standby_is_left() {
     for (number, stream) in blocked.iter_mut().enumerate() {
         ask(stream, &format!("/gate?{number}"));
     }
-    running.gate.wait_inside(2);
+    running.stage.wait_inside(2);
     let mut other = connect(running.address);
     for _ in 0..100 {
         ask(&mut other, "/?free");
         assert_eq!(answer(&mut other), Some((200, b"free".to_vec())));
     }
-    running.gate.open();
+    running.stage.open();
     for (number, stream) in blocked.iter_mut().enumerate() {
         assert_eq!(answer(stream), Some((200, number.to_string().into_bytes())));
     }
@@ -270,11 +90,11 @@ fn more_blocked_views_than_handlers_strand_neither_loops_nor_jobs() {
         ask(stream, &format!("/gate?{number}"));
     }
     // Every loop keeps a driver that is in no view: all other handlers are inside.
-    running.gate.wait_inside(threads * blocking_threads);
+    running.stage.wait_inside(threads * blocking_threads);
     let mut other = connect(running.address);
     ask(&mut other, "/health");
     assert_eq!(answer(&mut other), Some((200, b"ok\n".to_vec())));
-    running.gate.open();
+    running.stage.open();
     for (number, stream) in blocked.iter_mut().enumerate() {
         assert_eq!(answer(stream), Some((200, number.to_string().into_bytes())));
     }
@@ -330,12 +150,12 @@ fn a_drain_finishes_what_is_in_flight_and_announces_the_end() {
         assert_eq!(answer(&mut idle), Some((200, b"before".to_vec())));
         let mut busy = connect(running.address);
         ask(&mut busy, "/gate?in-flight");
-        running.gate.wait_inside(1);
-        let gate = Arc::clone(&running.gate);
+        running.stage.wait_inside(1);
+        let stage = Arc::clone(&running.stage);
         let stopping = thread::spawn(move || running.server.stop());
         // The idle connection is closed; then the view may end.
         assert_eq!(idle.read(&mut [0; 16]).unwrap(), 0);
-        gate.open();
+        stage.open();
         let mut response = String::new();
         busy.read_to_string(&mut response).unwrap();
         assert!(response.contains("Connection: close\r\n"), "{response}");
