@@ -241,9 +241,10 @@ impl Executor {
 
     /// All that our loop has to do now.
     fn turn(&self, py: Attached) {
-        if self.in_turn.replace(true) {
+        if self.in_turn.get() {
             return;
         }
+        let inside = Inside::enter(&self.in_turn);
         self.turn_asked.set(false);
         if let Some(pulse) = &self.pulse {
             pulse.beat();
@@ -254,7 +255,7 @@ impl Executor {
             }
         }
         self.send_held(py);
-        self.in_turn.set(false);
+        drop(inside);
         self.rearm(py);
         self.look_after_drain(py);
     }
@@ -773,6 +774,22 @@ impl Executor {
             }
         }
         self.call_later(py, AFTER_CANCEL.as_secs_f64(), &self.callbacks.drained);
+    }
+}
+
+/// Inside of a turn, until it is dropped: by a panic too.
+struct Inside<'a>(&'a Cell<bool>);
+
+impl Inside<'_> {
+    fn enter(flag: &Cell<bool>) -> Inside<'_> {
+        flag.set(true);
+        Inside(flag)
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
     }
 }
 

@@ -29,6 +29,9 @@ const PATH_LENGTH: usize = 64;
 /// Places for them; a path that is taken for another overwrites it.
 const PATHS: usize = 64;
 
+/// A path without escapes: as sent, as a str, as bytes.
+type KnownPath = (Vec<u8>, Owned, Owned);
+
 /// Extensions that every HTTP scope names.
 const EXTENSIONS: [&str; 4] = [
     "http.response.early_hint",
@@ -61,8 +64,8 @@ pub struct Scopes {
     empty: Owned,
     root_path: Vec<u8>,
     decoded: Vec<u8>,
-    /// Paths without escapes that were asked for lately: each as sent, as a str and as bytes.
-    paths: Box<[Option<(Vec<u8>, Owned, Owned)>]>,
+    /// Paths without escapes that were asked for lately.
+    paths: Box<[Option<KnownPath>]>,
 }
 
 impl Scopes {
