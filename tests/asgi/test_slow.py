@@ -2,8 +2,7 @@
 
 import re
 
-from asking import fetch
-from conftest import APPS, BARE, wait_for
+from asking import APPS, BARE, fetch, wait_for
 from harness.proc import thread_count
 
 

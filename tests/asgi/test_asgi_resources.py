@@ -5,8 +5,7 @@ import resource
 
 import pytest
 import websockets
-from asking import descriptors_settle, fetch
-from conftest import BARE
+from asking import BARE, descriptors_settle, fetch
 from harness import wire
 from harness.proc import open_descriptors, peak_rss_kb, reset_peak_rss, rss_kb
 
