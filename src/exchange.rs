@@ -503,6 +503,15 @@ impl Exchange {
         }
     }
 
+    /// Gives back what a request that waits for its application does not use: there may be thousands of them.
+    pub(crate) fn compact(&mut self) {
+        self.input.shrink_to_fit();
+        self.head.fields.shrink_to_fit();
+        if self.out.is_empty() {
+            self.out = Vec::new();
+        }
+    }
+
     /// Frees the buffers: a handler thread keeps none, the loop that reads next has its own.
     pub(crate) fn drop_buffers(&mut self) {
         self.input = Vec::new();

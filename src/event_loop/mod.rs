@@ -246,8 +246,9 @@ impl Loop {
             .as_ref()
             .is_some_and(|local| local.answer(connection.exchange()));
         if !local {
+            // Streamed ones don't queue: all of them run at once.
             let limit = self.common.queue_limit;
-            if limit == 0 || self.jobs.len() < limit {
+            if limit == 0 || self.knocks.is_some() || self.jobs.len() < limit {
                 connection.queued_at = self.clock.now();
                 self.jobs.push(connection);
                 return None;

@@ -16,6 +16,7 @@ use crate::pool::{Controls, Shape};
 use crate::python::{App, AsgiApp, Interpreter, Plan, StartError};
 use crate::server::{Application, Server};
 use crate::sync::Arc;
+use crate::topology::{Pin, Placement};
 
 /// The exit code of what went wrong outside the application.
 const FAILURE: u8 = 1;
@@ -117,15 +118,16 @@ fn serve_asgi(
         1 => "1 loop".to_string(),
         many => format!("{many} loops"),
     };
-    let (binds, backlog, placement) = (
-        settings.binds.clone(),
-        settings.backlog,
-        settings.placement.clone(),
-    );
+    // Threads that the application starts, a pool for blocking calls above all, inherit where their maker may run.
+    let placement = match settings.pin {
+        Pin::Auto => Placement::Anywhere("ASGI applications start threads of their own"),
+        _ => settings.placement.clone(),
+    };
+    let (binds, backlog) = (settings.binds.clone(), settings.backlog);
     let unfinished = Arc::clone(&common);
     let plan = Plan {
         threads: settings.threads,
-        placement: settings.placement.clone(),
+        placement: placement.clone(),
         common,
         local_answers: local_answers(&settings),
         listen: Box::new(move || {

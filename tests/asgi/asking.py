@@ -1,9 +1,28 @@
-"""Short ways to ask a server."""
+"""Where the applications are, and short ways to ask a server."""
 
 import json
+import sysconfig
+import time
+from pathlib import Path
 
-from conftest import wait_for
 from harness import wire
+from harness.proc import open_descriptors
+from harness.serving import REPOSITORY
+from harness.wire import HANG
+
+BARE = REPOSITORY / "apps" / "asgi_bare"
+APPS = Path(__file__).resolve().parent / "apps"
+
+FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+
+
+def wait_for(find, what):
+    """The first result of `find` that is true. For what happens soon after its cause, elsewhere."""
+    deadline = time.monotonic() + HANG
+    while not (found := find()):
+        assert time.monotonic() < deadline, f"{what} did not come"
+        time.sleep(0.01)
+    return found
 
 
 def fetch(server, path, *fields, method="GET"):
@@ -31,6 +50,4 @@ def forget_reports(server):
 
 def descriptors_settle(server, count):
     """The server's open descriptors come back to `count`."""
-    from harness.proc import open_descriptors
-
     wait_for(lambda: open_descriptors(server.pid) <= count, f"{count} open descriptors")

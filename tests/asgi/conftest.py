@@ -5,19 +5,11 @@ for the whole session; `serve` starts a server for a single test.
 """
 
 import signal
-import sysconfig
-import time
-from pathlib import Path
 
 import pytest
-from harness.serving import REPOSITORY, Server
-from harness.wire import HANG
+from asking import BARE, FREE_THREADED
+from harness.serving import Server
 
-HERE = Path(__file__).resolve().parent
-BARE = REPOSITORY / "apps" / "asgi_bare"
-APPS = HERE / "apps"
-
-FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 KINDS = {
     "uvloop": ("--loop", "uvloop"),
     "asyncio": ("--loop", "asyncio"),
@@ -113,12 +105,3 @@ def bare(shared, kind):
 def lone(shared, one_thread):
     """apps/asgi_bare on one thread: what one request reports, another can ask for."""
     return shared("app:app", *one_thread, app_dir=BARE)
-
-
-def wait_for(find, what):
-    """The first result of `find` that is true. For what happens soon after its cause, elsewhere."""
-    deadline = time.monotonic() + HANG
-    while not (found := find()):
-        assert time.monotonic() < deadline, f"{what} did not come"
-        time.sleep(0.01)
-    return found

@@ -7,7 +7,7 @@ import re
 
 import httpx
 import pytest
-from conftest import APPS, wait_for
+from asking import APPS, wait_for
 from harness.serving import REPOSITORY, environment
 
 

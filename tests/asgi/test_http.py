@@ -1,13 +1,12 @@
 """Requests and responses over HTTP: receive, send, their order, and what goes wrong."""
 
-import json
 import socket
 
 import pytest
-from asking import descriptors_settle, fetch, fetch_json, forget_reports, report
-from conftest import BARE, wait_for
+from asking import BARE, descriptors_settle, fetch, fetch_json, forget_reports, report, wait_for
 from harness import wire
 from harness.proc import open_descriptors
+from harness.serving import environment
 
 # -- request bodies ------------------------------------------------------------------------------
 
@@ -519,8 +518,45 @@ def test_two_hundred_at_once(bare):
             connection.close()
 
 
-def test_json_report_of_loops(bare, kind):
-    """--loop is what runs."""
+def test_the_loop_that_was_asked_for_runs(bare, kind):
     assert fetch_json(bare, "/whoami")["loop"].split(".")[0] == kind[1]
     assert bare.stderr.wait_for(rf"asgi · {kind[1]}")
-    assert isinstance(json.dumps(kind), str)
+
+
+# -- around the application ----------------------------------------------------------------------
+
+
+def test_health_is_answered_without_the_application(shared, one_thread):
+    server = shared("app:app", "--health-path", "/up", *one_thread, app_dir=BARE)
+    with server.connect() as connection:
+        assert connection.exchange(wire.get("/up")).status == 200
+        connection.send(wire.post("/up", b"x" * 1000))
+        connection.read_response()
+        assert connection.exchange(wire.get("/")).body == b"Hello, World!"
+
+
+def test_the_access_log(serve, one_thread, tmp_path):
+    path = tmp_path / "access.log"
+    text = '%(m)s %(U)s %(s)s %(B)s %({x-own}i)s %({content-type}o)s'
+    server = serve("app:app", "--access-log", path, "--access-log-format", text, *one_thread, app_dir=BARE)
+    fetch(server, "/", "X-Own: 1")
+    server.fetch(wire.post("/echo", b"x" * 70_000))
+    fetch(server, "/pathsend?size=100000")
+    fetch(server, "/error")
+    fetch(server, "/stream")
+    server.ended_by_test = True
+    assert server.stop() == 0
+    assert path.read_text().splitlines() == [
+        "GET / 200 13 1 text/plain",
+        "POST /echo 200 70000 - application/octet-stream",
+        "GET /pathsend 200 100000 - application/octet-stream",
+        "GET /error 500 22 - -",
+        "GET /stream 200 39 - text/plain; charset=utf-8",
+    ]
+
+
+def test_asyncio_in_debug_mode(serve, one_thread):
+    server = serve("app:app", *one_thread, app_dir=BARE, env=environment(PYTHONASYNCIODEBUG="1"))
+    for path in ("/", "/slow?ms=5", "/stream?ms=1", "/in_thread?ms=5", "/background?ms=1"):
+        assert fetch(server, path).status == 200
+    assert server.fetch(wire.post("/read", b"x" * 100_000)).status == 200

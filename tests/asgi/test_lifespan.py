@@ -4,8 +4,7 @@ import signal
 import time
 
 import pytest
-from asking import fetch, fetch_json
-from conftest import APPS, BARE, FREE_THREADED
+from asking import APPS, BARE, FREE_THREADED, fetch, fetch_json
 from harness import wire
 from harness.serving import environment, run
 
@@ -100,6 +99,15 @@ def test_a_shutdown_that_hangs_is_cut(serve, one_thread):
     assert server.stop() == 0
     assert time.monotonic() - begun < 20
     assert "took longer" in server.stderr.text()
+
+
+def test_an_address_that_is_taken_ends_what_was_started(serve, one_thread):
+    holder = serve("app:app", *one_thread, app_dir=BARE)
+    address = holder.address.removeprefix("http://").rstrip("/")
+    code, _, stderr = run("app:app", "--bind", address, *one_thread, app_dir=BARE)
+    assert code == 1
+    assert "lifespan started" in stderr and "lifespan stopping" in stderr
+    assert address in stderr
 
 
 # -- the drain -----------------------------------------------------------------------------------

@@ -4,8 +4,7 @@ import json
 import socket
 
 import pytest
-from asking import fetch, fetch_json
-from conftest import BARE
+from asking import APPS, BARE, fetch, fetch_json
 from harness import wire
 
 
@@ -78,9 +77,6 @@ def test_paths_are_decoded_and_kept_raw(shared, one_thread, raw, path):
     server = shared("paths:app", *one_thread, app_dir=APPS)
     scope = scope_of(server, raw + "?q=%2F")
     assert (scope["raw_path"], scope["path"], scope["query_string"]) == (raw, path, "q=%2F")
-
-
-from conftest import APPS  # noqa: E402
 
 
 def test_octets_beyond_ascii_in_a_path(shared, one_thread):

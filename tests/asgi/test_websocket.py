@@ -7,8 +7,7 @@ import socket
 
 import pytest
 import websockets
-from asking import descriptors_settle, fetch, forget_reports, report
-from conftest import APPS, BARE
+from asking import APPS, BARE, descriptors_settle, fetch, forget_reports, report
 from harness import wire
 from harness.proc import open_descriptors, rss_kb
 from websockets.exceptions import ConnectionClosed, InvalidStatus

@@ -233,6 +233,12 @@ impl Connection {
         flushed
     }
 
+    /// The application takes its time: what is not used meanwhile is given back.
+    pub fn compact(&mut self) {
+        self.forget_consumed_body();
+        self.exchange.compact();
+    }
+
     /// The body breaks the rules: the client is told, or its connection cut if an answer is under way.
     pub fn refuse_body(&mut self, fault: RequestError) {
         self.exchange.common.counters.count(Counter::Refused);

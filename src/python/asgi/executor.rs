@@ -19,11 +19,14 @@ use super::awaits::Poll;
 use super::request::{LOW_WATER, Protocol, Request, Stage};
 use super::scope::{Scopes, set};
 use super::socket::{self, Socket};
+use super::watch::Pulse;
+use super::worker::Worker;
 use super::{AsgiApp, classes, run};
 use crate::config::Pings;
 use crate::event_loop::{Awaits, Connection, Knock, Loop, Millis};
 use crate::exchange::Gone;
 use crate::observe::log;
+use crate::sync::Arc;
 use crate::websocket;
 
 /// Turns of our loop in one of asyncio's: while requests come and are answered in their first step, going on is cheaper
@@ -76,6 +79,7 @@ pub struct Executor {
     asyncio: Asyncio,
     callbacks: Callbacks,
     graceful: Duration,
+    pulse: Option<Arc<Pulse>>,
     websockets: websocket::Settings,
     pings: Option<Pings>,
     event_loop: RefCell<Option<Box<Loop>>>,
@@ -111,7 +115,7 @@ impl Executor {
         py: Attached,
         app: &AsgiApp,
         event_loop: &Owned,
-        graceful: Duration,
+        worker: &Worker,
     ) -> Result<Box<Executor>, Raised> {
         let words = &classes().words;
         let method = |name| py.attribute(event_loop, name);
@@ -154,7 +158,8 @@ impl Executor {
             pings: app.spec.pings,
             asyncio,
             callbacks,
-            graceful,
+            graceful: worker.graceful,
+            pulse: worker.pulse.clone(),
             event_loop: RefCell::new(None),
             scopes: RefCell::new(scopes),
             body_template,
@@ -236,17 +241,21 @@ impl Executor {
 
     /// All that our loop has to do now.
     fn turn(&self, py: Attached) {
-        if self.in_turn.replace(true) {
+        if self.in_turn.get() {
             return;
         }
+        let inside = Inside::enter(&self.in_turn);
         self.turn_asked.set(false);
+        if let Some(pulse) = &self.pulse {
+            pulse.beat();
+        }
         for _ in 0..TURNS {
             if !self.pass(py) {
                 break;
             }
         }
         self.send_held(py);
-        self.in_turn.set(false);
+        drop(inside);
         self.rearm(py);
         self.look_after_drain(py);
     }
@@ -395,7 +404,11 @@ impl Executor {
             }
         }
         let ended = request.ended.get();
-        self.recycle(request);
+        if ended {
+            self.recycle(request);
+        } else {
+            request.compact();
+        }
         ended
     }
 
@@ -761,6 +774,22 @@ impl Executor {
             }
         }
         self.call_later(py, AFTER_CANCEL.as_secs_f64(), &self.callbacks.drained);
+    }
+}
+
+/// Inside of a turn, until it is dropped: by a panic too.
+struct Inside<'a>(&'a Cell<bool>);
+
+impl Inside<'_> {
+    fn enter(flag: &Cell<bool>) -> Inside<'_> {
+        flag.set(true);
+        Inside(flag)
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
     }
 }
 

@@ -4,6 +4,8 @@ Run by m0serve, not imported by anybody: what happens for every request is nativ
 """
 
 import asyncio
+import sys
+import sysconfig
 import traceback
 
 
@@ -136,3 +138,21 @@ async def finish(timeout):
     except TimeoutError:
         stuck.add("a thread of the default executor")
     return [str(task) for task in stuck]
+
+
+def holder(thread):
+    """What the thread is doing: the innermost function of the application's own, and the stack."""
+    frame = sys._current_frames().get(thread)
+    if frame is None:
+        return "a thread that has ended", ""
+    stack = traceback.extract_stack(frame)
+    ours = [summary for summary in stack if not summary.filename.startswith(_LIBRARIES)]
+    named = (ours or stack)[-1]
+    # The event loop's own frames come first, and say nothing.
+    while len(stack) > 1 and stack[0].filename.startswith(_ASYNCIO):
+        del stack[0]
+    return f"{named.name} ({named.filename}:{named.lineno})", "".join(stack.format())
+
+
+_ASYNCIO = (asyncio.__path__[0], "<m0serve>")
+_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}) + ("<",)

@@ -51,6 +51,13 @@ impl Message {
         }
     }
 
+    /// How many keys it has: with those that were found, no other needs to be looked for.
+    #[inline]
+    pub fn len(&self) -> usize {
+        // SAFETY: attached, as whoever holds a message; a dict.
+        unsafe { ffi::PyDict_Size(self.dict.ptr()) as usize }
+    }
+
     /// As `get`, with None for an absent one.
     pub fn get_some(&self, py: Attached, key: *mut PyObject) -> Result<Option<Owned>, Raised> {
         Ok(self.get(py, key)?.filter(|value| !value.is_none()))

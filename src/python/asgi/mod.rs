@@ -11,6 +11,7 @@
 //! | `scope`, `fields` | a request as a dict |
 //! | `message`, `words` | reading dicts, the names in them |
 //! | `handle`, `awaits`, `run` | the native objects that Python sees |
+//! | `watch` | the log of what holds an event loop |
 //! | `glue.py` | what runs once: the event loop, lifespan |
 //!
 //! Every object is made, used and released on the thread that runs the view. There is no thread hop, no queue and no wake
@@ -27,6 +28,7 @@ mod run;
 mod scope;
 mod serve;
 mod socket;
+mod watch;
 mod words;
 mod worker;
 

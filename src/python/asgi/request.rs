@@ -237,6 +237,13 @@ impl Request {
         }
     }
 
+    /// The application takes its time.
+    pub fn compact(&self) {
+        if let Some(connection) = &mut *self.connection.borrow_mut() {
+            connection.compact();
+        }
+    }
+
     /// Method and target, for the log. They outlive the connection.
     pub fn line(&self, py: Attached) -> (Vec<u8>, Vec<u8>) {
         if let Some(connection) = &mut *self.connection.borrow_mut() {
@@ -301,6 +308,7 @@ impl Request {
             return if connection.has_hung_up() {
                 Protocol::Http.disconnect(py).map(Poll::Ready)
             } else {
+                connection.compact();
                 drop(held);
                 executor.wait(py, &self.receivers)
             };
@@ -402,7 +410,8 @@ impl Request {
             return Err(py.raise(Exception::Value, &text));
         }
         let headers = message.get_some(py, words.headers)?;
-        let trailers = message.flag(py, words.trailers)?;
+        let trailers =
+            (message.len() > 3 || headers.is_none()) && message.flag(py, words.trailers)?;
         // Taken out: reading an iterable can run code of the application's.
         let mut head = self.head.take();
         head.clear();
@@ -482,11 +491,13 @@ impl Request {
     ) -> Result<Sent, Raised> {
         self.expect_body(py, "http.response.body")?;
         let words = &classes().words;
-        let more = message.flag(py, words.more_body)?;
         let body = match message.get(py, words.body)? {
             Some(body) => Bytes::new(py, body, "a body")?,
             None => Bytes::Copied(Vec::new()),
         };
+        let alone =
+            message.len() == 2 && !matches!(&body, Bytes::Copied(copied) if copied.is_empty());
+        let more = !alone && message.flag(py, words.more_body)?;
         let body = body.as_slice();
         let room = self.room.get();
         let length = body.len() as u64;

@@ -21,6 +21,17 @@ pub const SPEC_VERSION: &str = "2.5";
 /// Methods that are not made anew for each request.
 const METHODS: [&str; 7] = ["GET", "POST", "PUT", "DELETE", "HEAD", "PATCH", "OPTIONS"];
 
+/// The one that the template has.
+const GET: usize = 0;
+
+/// Paths up to this length are remembered: two in a hundred are that long where people look at them.
+const PATH_LENGTH: usize = 64;
+/// Places for them; a path that is taken for another overwrites it.
+const PATHS: usize = 64;
+
+/// A path without escapes: as sent, as a str, as bytes.
+type KnownPath = (Vec<u8>, Owned, Owned);
+
 /// Extensions that every HTTP scope names.
 const EXTENSIONS: [&str; 4] = [
     "http.response.early_hint",
@@ -53,6 +64,8 @@ pub struct Scopes {
     empty: Owned,
     root_path: Vec<u8>,
     decoded: Vec<u8>,
+    /// Paths without escapes that were asked for lately.
+    paths: Box<[Option<KnownPath>]>,
 }
 
 impl Scopes {
@@ -75,7 +88,7 @@ impl Scopes {
             .iter()
             .map(|method| py.intern(method.as_bytes()))
             .collect::<Result<_, _>>()?;
-        let Ok(methods) = methods.try_into() else {
+        let Ok(methods) = <[Owned; METHODS.len()]>::try_from(methods) else {
             unreachable!("as many as METHODS has");
         };
         let none = py.none();
@@ -85,7 +98,7 @@ impl Scopes {
         set(py, &template, words.kind, &word(words.http))?;
         set(py, &template, words.asgi, &asgi)?;
         set(py, &template, words.http_version, &py.intern(b"1.1")?)?;
-        set(py, &template, words.method, &none)?;
+        set(py, &template, words.method, &methods[GET])?;
         set(py, &template, words.scheme, &word(words.http))?;
         for key in [words.path, words.raw_path] {
             set(py, &template, key, &none)?;
@@ -115,6 +128,7 @@ impl Scopes {
             empty,
             root_path: root_path.as_bytes().to_vec(),
             decoded: Vec::new(),
+            paths: std::iter::repeat_with(|| None).take(PATHS).collect(),
         })
     }
 
@@ -133,8 +147,10 @@ impl Scopes {
         if exchange.version() == Version::Http10 {
             set(py, &scope, words.http_version, &self.version10)?;
         }
-        let method = self.method(py, exchange.method())?;
-        set(py, &scope, words.method, &method)?;
+        if exchange.method() != METHODS[GET].as_bytes() {
+            let method = self.method(py, exchange.method())?;
+            set(py, &scope, words.method, &method)?;
+        }
         self.set_target(py, exchange, &scope)?;
         let headers = self.headers(py, exchange)?;
         set(py, &scope, words.headers, &headers)?;
@@ -221,8 +237,7 @@ impl Scopes {
         let mounted = below(raw, &self.root_path);
         let is_plain = mounted && memchr::memchr(b'%', raw).is_none() && raw.is_ascii();
         if is_plain {
-            set(py, scope, words.path, &py.latin1(raw)?)?;
-            return set(py, scope, words.raw_path, &py.bytes(raw)?);
+            return self.set_plain_path(py, raw, scope);
         }
         self.decoded.clear();
         http1::percent_decode(raw, &mut self.decoded);
@@ -243,6 +258,25 @@ impl Scopes {
         }
         let whole = [&self.root_path, raw].concat();
         set(py, scope, words.raw_path, &py.bytes(&whole)?)
+    }
+
+    #[inline]
+    fn set_plain_path(&mut self, py: Attached, raw: &[u8], scope: &Owned) -> Result<(), Raised> {
+        let words = self.words;
+        let middle = usize::from(raw[raw.len() / 2]);
+        let last = usize::from(raw[raw.len() - 1]);
+        let place = &mut self.paths[(raw.len() ^ last << 2 ^ middle) % PATHS];
+        if let Some((_, path, raw_path)) = place.as_ref().filter(|(known, ..)| known == raw) {
+            set(py, scope, words.path, path)?;
+            return set(py, scope, words.raw_path, raw_path);
+        }
+        let (path, raw_path) = (py.latin1(raw)?, py.bytes(raw)?);
+        set(py, scope, words.path, &path)?;
+        set(py, scope, words.raw_path, &raw_path)?;
+        if raw.len() <= PATH_LENGTH {
+            *place = Some((raw.to_vec(), path, raw_path));
+        }
+        Ok(())
     }
 
     fn headers(&mut self, py: Attached, exchange: &Exchange) -> Result<Owned, Raised> {

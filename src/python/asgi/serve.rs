@@ -12,6 +12,7 @@ use super::super::StartError;
 use super::super::interpreter::Interpreter;
 use super::super::thread::ThreadState;
 use super::AsgiApp;
+use super::watch::{Patient, Pulse, watch};
 use super::worker::{Inbox, Order, Report, Worker};
 use crate::event_loop::{Loop, Port};
 use crate::exchange::{Common, LocalAnswers};
@@ -62,11 +63,16 @@ impl AsgiApp {
             .map(|_| Inbox::new().map(Arc::new))
             .collect::<Result<Vec<_>, _>>()
             .map_err(no_thread)?;
+        let watched = app.spec.slow_callback;
+        let pulses: Vec<Option<Arc<Pulse>>> = (0..plan.threads)
+            .map(|_| watched.map(|_| Arc::default()))
+            .collect();
         let worker = |index: usize| Worker {
             app: Arc::clone(&app),
             inbox: Arc::clone(&inboxes[index]),
             reports: reports.clone(),
             graceful: plan.common.timeouts.graceful,
+            pulse: pulses[index].clone(),
         };
         let first = worker(0);
         let others = (1..plan.threads).map(worker).collect();
@@ -76,6 +82,8 @@ impl AsgiApp {
             inboxes: inboxes.clone(),
             reports,
             received,
+            watched,
+            pulses: pulses.iter().flatten().map(Arc::clone).collect(),
         };
         let server = thread::Builder::new()
             .name("m0serve".into())
@@ -108,6 +116,9 @@ struct Server {
     inboxes: Vec<Arc<Inbox>>,
     reports: Sender<Report>,
     received: Receiver<Report>,
+    /// After how long a callback is logged, and by what it is found.
+    watched: Option<Duration>,
+    pulses: Vec<Arc<Pulse>>,
 }
 
 impl Server {
@@ -117,6 +128,8 @@ impl Server {
             inboxes,
             reports,
             received,
+            watched,
+            pulses,
         } = self;
         let (wait_for_stop, stop) = (plan.wait_for_stop, reports.clone());
         // Left behind when the server ends for another reason: it waits for a signal, and holds nothing.
@@ -170,12 +183,25 @@ impl Server {
             Err(error) => return crew.call_off(Halt::Failed(error), graceful),
         };
 
+        let watch = match watched.map(|limit| start_watch(limit, pulses, &ports)) {
+            Some(Ok(watch)) => Some(watch),
+            Some(Err(error)) => {
+                log::error!("cannot watch the event loops: {error}");
+                None
+            }
+            None => None,
+        };
         let mut end = crew.wait_for_end();
         if end.is_none() {
             log::info!(
                 "stopping: requests in flight have {} s",
                 graceful.as_secs_f64()
             );
+        }
+        if let Some((over, thread)) = watch {
+            drop(over);
+            // It only logs; a panic there has been told by the panic hook.
+            let _ = thread.join();
         }
         plan.common.draining.store(true, Ordering::Relaxed);
         for port in &ports {
@@ -192,6 +218,27 @@ impl Server {
             None => Ok(clean),
         }
     }
+}
+
+/// The watch ends when the sender is dropped.
+fn start_watch(
+    limit: Duration,
+    pulses: Vec<Arc<Pulse>>,
+    ports: &[Port],
+) -> std::io::Result<(Sender<()>, thread::JoinHandle<()>)> {
+    let patients = pulses
+        .into_iter()
+        .zip(ports)
+        .map(|(pulse, port)| Patient {
+            pulse,
+            mailbox: Arc::clone(&port.mailbox),
+        })
+        .collect();
+    let (sender, over) = channel();
+    let thread = thread::Builder::new()
+        .name("m0serve-watch".into())
+        .spawn(move || watch(patients, limit, &over))?;
+    Ok((sender, thread))
 }
 
 /// Opens the listeners, makes the loops and hands them out.

@@ -16,6 +16,7 @@ use super::super::object::{Attached, Owned, Raised};
 use super::super::types::entry;
 use super::super::{StartError, fault};
 use super::executor::{self, Executor};
+use super::watch::Pulse;
 use super::{AsgiApp, classes};
 use crate::config::{EventLoop, Lifespan};
 use crate::event_loop::Loop;
@@ -85,6 +86,8 @@ pub struct Worker {
     pub inbox: Arc<Inbox>,
     pub reports: Sender<Report>,
     pub graceful: Duration,
+    /// For the watch, if there is one.
+    pub pulse: Option<Arc<Pulse>>,
 }
 
 impl Worker {
@@ -158,7 +161,12 @@ impl Thread<'_> {
         name: String,
     ) -> Result<Thread<'a>, Raised> {
         let app = &worker.app;
-        let executor = Executor::make(py, app, &event_loop, worker.graceful)?;
+        let executor = Executor::make(py, app, &event_loop, worker)?;
+        if let Some(pulse) = &worker.pulse {
+            let identity = py.call_method(&py.import(c"threading")?, c"get_ident", [])?;
+            // SAFETY: attached; an int, which get_ident gives.
+            pulse.set_thread(unsafe { ffi::PyLong_AsUnsignedLongMask(identity.ptr()) } as usize);
+        }
         // SAFETY: attached; the application lives as long as the process.
         let (callable, state) = unsafe {
             (
@@ -319,7 +327,7 @@ impl Thread<'_> {
 const CLOSE_TIMEOUT: i64 = 5;
 
 /// The module of `glue.py`.
-fn glue() -> Owned {
+pub fn glue() -> Owned {
     // SAFETY: attached, as all of this file; a module that lives as long as the process.
     unsafe { Owned::borrowed(classes().glue) }
 }
@@ -336,7 +344,8 @@ fn make_loop(py: Attached, kind: &str) -> Result<(Owned, String), Raised> {
     Ok((event_loop, py.text(&name)?))
 }
 
-fn word_and_text(py: Attached, answer: &Owned) -> Result<(String, String), Raised> {
+/// A pair of strings.
+pub fn word_and_text(py: Attached, answer: &Owned) -> Result<(String, String), Raised> {
     // SAFETY: attached; a pair of strings, which it keeps alive.
     let (word, text) = unsafe {
         (

@@ -161,3 +161,14 @@ def pass_through(function):
 @pass_through
 async def decorated(scope, receive, send):
     await instance(scope, receive, send)
+
+
+async def in_a_task(scope, receive, send):
+    if scope["type"] == "lifespan":
+        return await plain_lifespan(scope, receive, send)
+
+    async def the_view():
+        time.sleep(0.5)
+
+    await asyncio.create_task(the_view())
+    await answer(send)
