@@ -90,6 +90,8 @@ impl StandIns {
             }
             Err(error) => {
                 lock(&self.free).push(number);
+                // Tried again when it has streamed for as long once more, not with each piece.
+                AT_WORK.set(AtWork::View { began: now });
                 log::warn!("cannot start a thread beside a streaming one: {error}");
             }
         }
