@@ -3,6 +3,7 @@
 
 mod deadlines;
 mod drain;
+mod edges;
 mod fairness;
 mod harness;
 mod limits;
