@@ -1,6 +1,6 @@
 """A to-do list in FastHTML: pages made in Python, changed in place by HTMX.
 
-    m0serve --app-dir apps/fasthtml main:app
+    m0serve --app-dir apps/fasthtml app:app
 
 HTMX comes from a public CDN, as FastHTML's pages do by default; without it the forms still work by their own.
 """
