@@ -7,11 +7,10 @@
 #![forbid(unsafe_code)]
 
 use std::fs::File;
-use std::io::{self, BufWriter};
+use std::io::BufWriter;
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::config::Timeouts;
 use crate::http1::{self, BodySize, Head, Limits, ResponseHead, ResponseWriter, Version};
@@ -24,6 +23,7 @@ mod buffers;
 mod date;
 mod handler;
 mod logged;
+mod sending;
 
 use buffers::BufferSet;
 pub(crate) use buffers::SpareBuffers;
@@ -33,15 +33,6 @@ pub use handler::{Handler, HandlerFactory, LocalAnswers, Progress};
 /// A streamed response keeps at most this many bytes waiting for a slow client; beyond it the view waits.
 /// Sixteen full socket writes: enough to keep a fast client busy, small enough that a thousand slow ones cost 256 MiB at most.
 pub const STREAM_MARK: usize = 256 * 1024;
-
-/// How long a wait for a slow client lasts before the pool is told again that this thread streams.
-const WAIT_STEP: Duration = Duration::from_millis(50);
-
-/// One system call sends at most this much of a file: others on the thread wait meanwhile.
-const FILE_SHARE: u64 = 512 * 1024;
-
-/// A file is sent in pieces of this size, so that the pool hears of a thread that streams to a fast client too.
-const FILE_PIECE: u64 = 8 * 1024 * 1024;
 
 /// What all connections of a server share. Read-mostly: only the flags and the gauges change.
 pub struct Common {
@@ -380,123 +371,10 @@ impl Exchange {
         self.head.upgrade
     }
 
-    /// Announces a piece of the body that is sent from a file: how many of `len` bytes may follow.
-    pub fn open_file(&mut self, len: u64) -> u64 {
-        self.writer.data_frame(len, &mut self.out)
-    }
-
-    /// Sends from `position` on without copying through this process, as far as the socket takes it. True when `end` is
-    /// reached. Never blocks on the socket.
-    pub fn pump_file(&mut self, file: &File, position: &mut u64, end: u64) -> Result<bool, Gone> {
-        self.flush()?;
-        while *position < end {
-            if self.pending() > 0 {
-                return Ok(false);
-            }
-            let count = (end - *position).min(FILE_SHARE) as usize;
-            let before = *position;
-            match rustix::fs::sendfile(&self.stream, file, Some(position), count) {
-                Ok(0) => {
-                    // The file is shorter than its length said: the announced body can't be completed.
-                    self.abort();
-                    return Err(Gone);
-                }
-                Ok(_) => {
-                    let sent = *position - before;
-                    self.body_bytes += sent;
-                    self.common.counters.add(Counter::Sent, sent);
-                }
-                Err(rustix::io::Errno::AGAIN) => return Ok(false),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(_) => return Err(self.lose()),
-            }
-        }
-        Ok(true)
-    }
-
-    /// Ends the piece that `open_file` announced.
-    pub fn close_file(&mut self) {
-        self.writer.data_frame_end(&mut self.out);
-    }
-
     /// Buffers a piece of the body. No I/O.
     pub fn push(&mut self, chunk: &[u8]) {
         self.body_bytes += chunk.len() as u64;
         self.writer.data(chunk, &mut self.out);
-    }
-
-    /// Sends what the socket takes and never blocks. With the interpreter detached, please.
-    pub fn flush(&mut self) -> Result<Room, Gone> {
-        if self.ending == Ending::Gone {
-            // Sending on would leave a hole in what the client has.
-            return Err(self.lose());
-        }
-        if self.writer.head_written() && !self.writer.is_ended() {
-            self.common.streams();
-        }
-        while self.sent < self.out.len() {
-            match self.stream.send(&self.out[self.sent..]) {
-                Ok(n) => {
-                    self.sent += n;
-                    self.common.counters.add(Counter::Sent, n as u64);
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if self.sent > STREAM_MARK {
-                        self.out.drain(..self.sent);
-                        self.sent = 0;
-                    }
-                    return Ok(if self.pending() > STREAM_MARK {
-                        Room::Full
-                    } else {
-                        Room::Free
-                    });
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Err(self.lose()),
-            }
-        }
-        self.out.clear();
-        self.sent = 0;
-        if self.ending == Ending::Reset {
-            Err(Gone)
-        } else {
-            Ok(Room::Free)
-        }
-    }
-
-    /// Waits until what is buffered is below the mark. Blocks: only if `may_wait`, with the interpreter detached.
-    pub fn wait_room(&mut self) -> Result<(), Gone> {
-        self.wait_below(STREAM_MARK)
-    }
-
-    /// Waits until everything buffered was sent.
-    pub fn wait_empty(&mut self) -> Result<(), Gone> {
-        self.wait_below(0)
-    }
-
-    fn wait_below(&mut self, mark: usize) -> Result<(), Gone> {
-        debug_assert!(self.may_wait());
-        let mut silent = Duration::ZERO;
-        loop {
-            let before = self.pending();
-            self.flush()?;
-            if self.pending() <= mark {
-                return Ok(());
-            }
-            silent = if self.pending() < before {
-                WAIT_STEP
-            } else {
-                silent + WAIT_STEP
-            };
-            if !self
-                .stream
-                .wait_writable(WAIT_STEP)
-                .map_err(|_| self.lose())?
-                && silent >= self.write_timeout()
-            {
-                return Err(self.lose());
-            }
-        }
     }
 
     pub fn may_wait(&self) -> bool {
@@ -506,15 +384,17 @@ impl Exchange {
     /// The body ended. One that is shorter than announced closes the connection: the client must not wait for the rest.
     pub fn finish(&mut self) {
         self.writer.end(&mut self.out);
-        self.cut |= self.writer.missing() > 0;
-        if !self.writer.keep_alive() && self.ending == Ending::KeepAlive {
-            self.ending = Ending::Close;
-        }
+        self.end();
     }
 
     /// As `finish`, with fields after the body where its framing has room for them (RFC 9112 7.1.2).
     pub fn finish_with(&mut self, trailers: &ResponseHead) {
         self.writer.end_with(trailers, &mut self.out);
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.cut |= self.writer.missing() > 0;
         if !self.writer.keep_alive() && self.ending == Ending::KeepAlive {
             self.ending = Ending::Close;
         }
@@ -564,59 +444,6 @@ impl Exchange {
 
     pub fn started(&self) -> bool {
         self.writer.head_written() || self.code != 0
-    }
-
-    /// Sends `len` bytes of `file` from `offset` on without copying them through this process. Blocks like `wait_empty`.
-    pub fn send_file(&mut self, file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<u64, Gone> {
-        let allowed = self.writer.data_frame(len, &mut self.out);
-        let mut position = offset;
-        let end = offset + allowed;
-        self.wait_empty()?;
-        let mut silent = Duration::ZERO;
-        while position < end {
-            let count = (end - position).min(FILE_PIECE) as usize;
-            match rustix::fs::sendfile(&self.stream, file, Some(&mut position), count) {
-                Ok(0) => {
-                    // The file is shorter than its length said: the announced body can't be completed.
-                    self.abort();
-                    return Err(Gone);
-                }
-                Ok(sent) => {
-                    silent = Duration::ZERO;
-                    self.body_bytes += sent as u64;
-                    self.common.counters.add(Counter::Sent, sent as u64);
-                    self.common.streams();
-                }
-                Err(rustix::io::Errno::AGAIN) => {
-                    self.common.streams();
-                    match self.stream.wait_writable(WAIT_STEP) {
-                        Ok(true) => {}
-                        Ok(false) if silent < self.write_timeout() => silent += WAIT_STEP,
-                        Ok(false) | Err(_) => return Err(self.lose()),
-                    }
-                }
-                Err(rustix::io::Errno::INTR) => {}
-                Err(_) => return Err(self.lose()),
-            }
-        }
-        self.writer.data_frame_end(&mut self.out);
-        Ok(allowed)
-    }
-
-    fn write_timeout(&self) -> Duration {
-        self.common.timeouts.write
-    }
-
-    /// Bytes that wait for the client to read.
-    pub fn pending(&self) -> usize {
-        self.out.len() - self.sent
-    }
-
-    pub(crate) fn lose(&mut self) -> Gone {
-        self.ending = Ending::Gone;
-        self.out.clear();
-        self.sent = 0;
-        Gone
     }
 
     pub fn is_gone(&self) -> bool {

@@ -45,7 +45,7 @@ impl<M> Bell<M> {
     /// Wakes the reader, once for all rings since it last collected.
     pub(crate) fn ring(&self, wake: impl FnOnce()) {
         // Releases what the ringer has written, to whoever collects: also without mail.
-        if !self.rung.swap(true, Ordering::AcqRel) {
+        if !self.rung.swap(true, Ordering::Release) {
             wake();
         }
     }
@@ -53,7 +53,7 @@ impl<M> Bell<M> {
     /// All mail so far.
     pub(crate) fn collect(&self) -> Vec<M> {
         // First the bell, then the mail: what is posted after the mail was taken rings again.
-        if !self.rung.load(Ordering::Relaxed) || !self.rung.swap(false, Ordering::AcqRel) {
+        if !self.rung.load(Ordering::Relaxed) || !self.rung.swap(false, Ordering::Acquire) {
             return Vec::new();
         }
         std::mem::take(&mut lock(&self.letters).waiting)

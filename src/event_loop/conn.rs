@@ -538,11 +538,9 @@ impl Connection {
         match self.phase {
             Phase::Reading if self.reader.is_between_messages() => self.phase = Phase::Over,
             Phase::Reading => self.refuse_unread(408, "The request did not arrive in time."),
-            Phase::Answering
-            | Phase::Flushing
-            | Phase::Discarding
-            | Phase::Lingering
-            | Phase::Over => {
+            // Its answer may still be on the way to it.
+            Phase::Discarding => self.linger(),
+            Phase::Answering | Phase::Flushing | Phase::Lingering | Phase::Over => {
                 self.exchange.ending = Ending::Gone;
                 self.phase = Phase::Over;
             }

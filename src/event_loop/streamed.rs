@@ -80,12 +80,7 @@ impl Loop {
 
     /// A knock is to come at `due`, or earlier; for an owner that counts its time itself.
     pub fn watch_until(&mut self, connection: &Connection, due: Millis) {
-        let key = connection.key();
-        let entry = &mut self.entries[key];
-        if due < entry.armed {
-            entry.armed = due;
-            self.deadlines.arm(due, key, entry.generation);
-        }
+        self.arm(connection.key(), due);
     }
 
     /// After a knock that is due: whether the client's time is over. If not, it is watched on.

@@ -190,18 +190,18 @@ impl Pool {
             placement: shape.placement,
             stations,
         });
-        let mut loops = loops.into_iter();
-        let mut threads = Vec::with_capacity(handlers);
-        for index in 0..handlers {
-            let duty = loops.next().map_or(Duty::StandBy, Duty::Drive);
-            let (ready, is_ready) = mpsc::channel();
-            threads.push(shared.spawn(index, duty, Some(ready))?);
-            // The sender is dropped unused when making the handler panics.
-            if is_ready.recv().is_err() {
-                return Err(io::Error::other(format!(
-                    "handler thread {index} could not start"
-                )));
-            }
+        let mut pool = Pool {
+            threads: Vec::with_capacity(handlers),
+            monitor: None,
+            common: Arc::clone(&common),
+            ports,
+            shared: Arc::clone(&shared) as Arc<dyn Drained>,
+        };
+        if let Err(error) = pool.start_threads(&shared, loops, handlers) {
+            // Those that run already end by and by. Not joined: with too few handlers a request may wait for ever.
+            pool.drain();
+            pool.shared.stop_standbys();
+            return Err(error);
         }
         if shape.blocking_threads > 0 && shape.streaming_threads > 0 {
             let pool = Arc::downgrade(&shared);
@@ -212,23 +212,35 @@ impl Pool {
                 }
             });
         }
-        let monitor = if shape.blocking_threads > 0 {
-            let shared = Arc::clone(&shared);
-            Some(
-                thread::Builder::new()
-                    .name("monitor".into())
-                    .spawn(move || shared.watch())?,
-            )
-        } else {
-            None
-        };
-        Ok(Pool {
-            threads,
-            monitor,
-            common,
-            ports,
-            shared,
-        })
+        Ok(pool)
+    }
+
+    fn start_threads<F: HandlerFactory>(
+        &mut self,
+        shared: &Arc<Shared<F>>,
+        loops: Vec<Box<Loop>>,
+        handlers: usize,
+    ) -> io::Result<()> {
+        if shared.standbys_per_loop > 0 {
+            let shared = Arc::clone(shared);
+            let monitor = thread::Builder::new()
+                .name("monitor".into())
+                .spawn(move || shared.watch())?;
+            self.monitor = Some(monitor);
+        }
+        let mut loops = loops.into_iter();
+        for index in 0..handlers {
+            let duty = loops.next().map_or(Duty::StandBy, Duty::Drive);
+            let (ready, is_ready) = mpsc::channel();
+            self.threads.push(shared.spawn(index, duty, Some(ready))?);
+            // The sender is dropped unused when making the handler panics.
+            if is_ready.recv().is_err() {
+                return Err(io::Error::other(format!(
+                    "handler thread {index} could not start"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Begins a drain: no new connections, idle ones close, requests in flight are finished.
@@ -261,10 +273,10 @@ impl Pool {
 
 impl<F: HandlerFactory> Drained for Shared<F> {
     fn wait_drained(&self, limit: Duration) -> bool {
-        let until = Instant::now() + limit;
+        let begun = Instant::now();
         let mut driving = lock(&self.driving);
         while *driving > 0 {
-            let Some(left) = until.checked_duration_since(Instant::now()) else {
+            let Some(left) = limit.checked_sub(begun.elapsed()) else {
                 return false;
             };
             driving = self

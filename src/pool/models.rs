@@ -16,6 +16,12 @@ struct Owned {
     touched: UnsafeCell<()>,
 }
 
+impl std::fmt::Debug for Owned {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Owned")
+    }
+}
+
 impl Owned {
     fn new() -> Box<Owned> {
         Box::new(Owned {
@@ -229,8 +235,7 @@ fn a_rescue_against_the_end_of_the_view() {
                     held.touch();
                     1
                 }
-                Order::Stop => 0,
-                Order::Steal => panic!("nobody asked for a thief"),
+                other => panic!("nobody asked for {other:?}"),
             })
         };
         let monitor = {
@@ -254,9 +259,17 @@ fn a_rescue_against_the_end_of_the_view() {
         let rescued = monitor.join().unwrap();
         assert_eq!(driving + usize::from(rescued), 1, "drivers");
         if !rescued {
-            sleep.stop_all();
+            // The standby is parked, or will be, and can be claimed for the next time that the loop is lent.
+            while !sleep.try_lend() {
+                thread::yield_now();
+            }
+            lease.lend(Owned::new(), 2);
+            assert!(rescue(&lease, &sleep), "the claim was kept");
         }
-        assert_eq!(standby.join().unwrap(), usize::from(rescued));
+        assert_eq!(standby.join().unwrap(), 1);
+        // Nothing is lent: one standby, and a loop could be lent.
+        sleep.release();
+        assert!(sleep.try_lend(), "it is still lent");
     });
 }
 

@@ -13,8 +13,9 @@ use crate::observe::counters::Counter;
 
 /// The monitor looks again when the view that has run longest will have run for a slice, but not sooner than this.
 const SHORTEST_WAIT: Nanos = 50_000;
-/// Looks without a lent loop, a slice apart, before the monitor goes to sleep.
-const QUIET_LOOKS: u32 = 10;
+/// Looks without a lent loop, a slice apart, before the monitor goes to sleep. Few, because a server with little to do
+/// has it woken by every request; more than one, because a busy one would wake it again and again between two views.
+const QUIET_LOOKS: u32 = 3;
 
 impl<F: HandlerFactory> Shared<F> {
     /// The monitor's life: loops that have been lent for longer than a slice get another driver.

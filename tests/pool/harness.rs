@@ -37,6 +37,8 @@ struct State {
     begun: Vec<String>,
     /// Responses put aside for a client to read.
     suspended: usize,
+    /// How often a loop's work was done attached.
+    attached: usize,
 }
 
 impl Stage {
@@ -83,6 +85,10 @@ impl Stage {
     /// The queries of the views that have begun so far, in their order.
     pub fn begun(&self) -> Vec<String> {
         self.state.lock().unwrap().begun.clone()
+    }
+
+    pub fn attached(&self) -> usize {
+        self.state.lock().unwrap().attached
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {
@@ -168,11 +174,9 @@ impl Handler for Views {
             }
             // Longer than a slice: the loop is rescued from it.
             b"/slow" => thread::sleep(Duration::from_millis(3)),
+            b"/yield" => thread::yield_now(),
             b"/busy" => {
-                let begun = Instant::now();
-                while begun.elapsed() < Duration::from_micros(300) {
-                    std::hint::spin_loop();
-                }
+                spin(Duration::from_micros(300));
             }
             b"/panic" => panic!("a view's panic"),
             b"/endless" => {
@@ -231,9 +235,15 @@ impl Handler for Views {
     fn abandon(&mut self, key: u32) {
         self.take_up(key);
     }
+
+    fn attached(&mut self, work: &mut dyn FnMut()) {
+        self.stage.change(|state| state.attached += 1);
+        work();
+    }
 }
 
 pub struct Factory {
+    broken_handler: Option<usize>,
     stage: Arc<Stage>,
     turns: Arc<TurnSlice>,
 }
@@ -241,7 +251,12 @@ pub struct Factory {
 impl HandlerFactory for Factory {
     type Handler = Views;
 
-    fn make(&self, _index: usize) -> Views {
+    fn make(&self, index: usize) -> Views {
+        assert_ne!(
+            Some(index),
+            self.broken_handler,
+            "a handler that can't be made"
+        );
         let mut head = ResponseHead::new();
         head.status(b"200 OK").unwrap();
         Views {
@@ -251,6 +266,26 @@ impl HandlerFactory for Factory {
             suspended: HashMap::new(),
             next_key: 0,
         }
+    }
+}
+
+/// Answers that need no handler but some time: a client can ask faster than it is answered.
+struct Local(Health);
+
+impl LocalAnswers for Local {
+    fn answer(&self, exchange: &mut Exchange) -> bool {
+        let answered = self.0.answer(exchange);
+        if answered {
+            spin(Duration::from_micros(30));
+        }
+        answered
+    }
+}
+
+fn spin(time: Duration) {
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        std::hint::spin_loop();
     }
 }
 
@@ -272,6 +307,8 @@ pub struct Setup {
     pub access_log: Option<AccessLog>,
     pub controls: Controls,
     pub placement: Placement,
+    /// This one can't be made.
+    pub broken_handler: Option<usize>,
     /// All handlers share one (pretended) GIL.
     pub shared_gil: bool,
 }
@@ -288,6 +325,7 @@ impl Setup {
             access_log: None,
             controls: Controls::ALL_ON,
             placement: Placement::Anywhere("a test"),
+            broken_handler: None,
             shared_gil: false,
         }
     }
@@ -297,6 +335,10 @@ impl Setup {
     }
 
     pub fn start_on(self, listener: Listener) -> Running {
+        self.try_start_on(listener).unwrap()
+    }
+
+    pub fn try_start_on(self, listener: Listener) -> std::io::Result<Running> {
         let address = address_of(&listener);
         let stage = Arc::new(Stage::default());
         let mut common = Common::new(Limits::default(), self.timeouts, self.blocking_threads > 0);
@@ -314,20 +356,20 @@ impl Setup {
         let turns = Arc::new(TurnSlice::new(self.shared_gil, self.shared_gil));
         let application = Application {
             factory: Factory {
+                broken_handler: self.broken_handler,
                 stage: Arc::clone(&stage),
                 turns: Arc::clone(&turns),
             },
             turns,
-            local_answers: Some(Arc::new(Health::new("/health")) as Arc<dyn LocalAnswers>),
+            local_answers: Some(Arc::new(Local(Health::new("/health"))) as Arc<dyn LocalAnswers>),
         };
-        let server =
-            Server::start(shape, vec![listener], Arc::clone(&common), application).unwrap();
-        Running {
+        let server = Server::start(shape, vec![listener], Arc::clone(&common), application)?;
+        Ok(Running {
             server,
             address,
             stage,
             common,
-        }
+        })
     }
 }
 

@@ -1,7 +1,11 @@
 //! Limits of queue, connections and memory, and what is counted and logged of them.
 
 use std::fmt::Write as _;
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::time::Duration;
+
+use m0serve::config::Timeouts;
 
 use m0serve::observe::access::{AccessLog, Format, Target};
 use m0serve::observe::counters::Counter;
@@ -91,4 +95,33 @@ fn a_body_in_tiny_chunks_is_collected_whole() {
     stream.write_all(b"0\r\n\r\n").unwrap();
     assert_eq!(answer(&mut stream), Some((200, b"600000".to_vec())));
     assert!(running.server.stop());
+}
+
+#[test]
+fn an_empty_line_behind_a_request_is_no_request() {
+    for waits in [false, true] {
+        let timeouts = Timeouts {
+            head: Duration::from_millis(200),
+            ..Timeouts::default()
+        };
+        let running = Setup {
+            timeouts,
+            ..Setup::new(1, 0)
+        }
+        .start();
+        let mut stream = connect(running.address);
+        stream
+            .write_all(b"GET /?first HTTP/1.1\r\nHost: a\r\n\r\n\r\n")
+            .unwrap();
+        assert_eq!(answer(&mut stream), Some((200, b"first".to_vec())));
+        if !waits {
+            stream.shutdown(Shutdown::Write).unwrap();
+        }
+        // It ends, for the one reason or the other, and there is nobody to be told what was wrong.
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).unwrap();
+        assert_eq!(String::from_utf8(rest).unwrap(), "");
+        assert_eq!(running.common.counters.sum(Counter::Refused), 0);
+        assert!(running.server.stop());
+    }
 }

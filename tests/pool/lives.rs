@@ -1,10 +1,12 @@
 //! Requests of every kind in every shape of pool are answered, and a stop finishes what is in flight.
 
 use std::io::{Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
+
+use m0serve::pool::Controls;
 
 use crate::harness::*;
 
@@ -183,4 +185,45 @@ fn endless_streams_do_not_eat_the_pool() {
     drop(other);
     assert!(running.server.stop());
     assert_eq!(running.common.open.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn a_server_that_lacks_a_handler_does_not_serve() {
+    for broken in [0, 1, 3] {
+        let (listener, address) = listen();
+        let setup = Setup {
+            broken_handler: Some(broken),
+            ..Setup::new(2, 1)
+        };
+        let error = setup.try_start_on(listener).err().expect("a refusal");
+        assert!(
+            error
+                .to_string()
+                .contains(&format!("handler thread {broken}"))
+        );
+        eventually("nobody listens", || TcpStream::connect(address).is_err());
+    }
+}
+
+#[test]
+fn loops_work_detached_but_under_the_control() {
+    for (threads, blocking_threads) in [(1, 0), (1, 1)] {
+        for loop_attached in [false, true] {
+            let running = Setup {
+                controls: Controls {
+                    loop_attached,
+                    ..Controls::ALL_ON
+                },
+                ..Setup::new(threads, blocking_threads)
+            }
+            .start();
+            let mut stream = connect(running.address);
+            for _ in 0..3 {
+                assert!(get(&mut stream, "/health").is_some());
+            }
+            assert_eq!(running.stage.attached() >= 3, loop_attached);
+            drop(stream);
+            assert!(running.server.stop());
+        }
+    }
 }

@@ -245,8 +245,7 @@ impl Connection {
         if self.exchange.started() {
             self.exchange.abort();
         } else {
-            let text = format!("{fault}.\n");
-            self.exchange.refuse(fault.status(), &text);
+            self.exchange.refuse(fault.status(), &format!("{fault}."));
         }
     }
 
@@ -256,7 +255,7 @@ impl Connection {
         let tells = self.exchange.pending() == 0 && !self.exchange.started();
         if tells {
             self.exchange
-                .refuse(408, "The request did not arrive in time.\n");
+                .refuse(408, "The request did not arrive in time.");
         }
         tells
     }
