@@ -74,7 +74,7 @@ def django(shared, kind, tmp_path_factory):
     directory.mkdir(exist_ok=True)
     os.environ["DJANGO_DB"] = str(directory / f"{kind[1]}{len(kind)}.sqlite3")
     try:
-        server = shared("asyncproj.asgi:application", *kind, app_dir=REPOSITORY / "apps" / "django_asgi")
+        server = shared("djangoproj.asgi:application", *kind, app_dir=REPOSITORY / "apps" / "django_asgi")
     finally:
         del os.environ["DJANGO_DB"]
     with httpx.Client(base_url=server.url, timeout=20) as client:
@@ -111,7 +111,7 @@ def test_django_hears_of_clients_that_go(shared, one_thread, tmp_path_factory):
     directory = tmp_path_factory.getbasetemp() / "django_asgi"
     directory.mkdir(exist_ok=True)
     env = environment(DJANGO_DB=directory / f"ended-{one_thread[1]}.sqlite3")
-    server = shared("asyncproj.asgi:application", *one_thread, app_dir=REPOSITORY / "apps" / "django_asgi", env=env)
+    server = shared("djangoproj.asgi:application", *one_thread, app_dir=REPOSITORY / "apps" / "django_asgi", env=env)
     with httpx.Client(base_url=server.url, timeout=20) as client:
         client.get("/ended")
         with client.stream("GET", "/events") as events:
@@ -124,7 +124,7 @@ def test_django_hears_of_clients_that_go(shared, one_thread, tmp_path_factory):
 
 
 def test_fasthtml(shared, kind):
-    server = shared("main:app", *kind, app_dir=REPOSITORY / "apps" / "fasthtml")
+    server = shared("app:app", *kind, app_dir=REPOSITORY / "apps" / "fasthtml")
     with httpx.Client(base_url=server.url, timeout=20) as client:
         assert "You were here 1 times." in client.get("/").text
         assert "You were here 2 times." in client.get("/").text

@@ -1,6 +1,6 @@
 """A to-do list in FastHTML: pages made in Python, changed in place by HTMX.
 
-    m0serve --app-dir apps/fasthtml main:app
+    m0serve --app-dir apps/fasthtml app:app
 
 HTMX comes from a public CDN, as FastHTML's pages do by default; without it the forms still work by their own.
 """
@@ -8,7 +8,7 @@ HTMX comes from a public CDN, as FastHTML's pages do by default; without it the 
 from fasthtml.common import A, Button, Fieldset, Form, Input, Li, P, Titled, Ul, fast_app
 from starlette.responses import PlainTextResponse, RedirectResponse
 
-app, rt = fast_app(live=False, secret_key="only for the demonstration", pico=True)
+app, rt = fast_app(live=False, canonical=False, secret_key="only for the demonstration", pico=True)
 
 todos = {1: "try m0serve"}
 

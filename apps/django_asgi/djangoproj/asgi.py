@@ -2,7 +2,7 @@
 
 import os
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "asyncproj.settings")
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "djangoproj.settings")
 
 from django.core.asgi import get_asgi_application  # noqa: E402
 

@@ -1,5 +1,5 @@
 """Settings of a small Django project whose views are coroutines: an ORM model over SQLite, sessions, uploads, streams. It
-runs on a fresh clone without a step by hand: asyncproj.asgi applies the migrations.
+runs on a fresh clone without a step by hand: djangoproj.asgi applies the migrations.
 
 DJANGO_DB        the database file; default var/db.sqlite3 beside this project (ignored by git)
 DJANGO_DEBUG     1 switches DEBUG on
@@ -18,11 +18,11 @@ SECRET_KEY = os.environ.get("DJANGO_SECRET") or secrets.token_urlsafe(50)
 DEBUG = os.environ.get("DJANGO_DEBUG") == "1"
 ALLOWED_HOSTS = ["*"]
 
-INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.sessions", "asyncproj"]
+INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.sessions", "djangoproj"]
 # None for every request: the hello route is a benchmark. A view that wants one wears it.
 MIDDLEWARE = []
-ROOT_URLCONF = "asyncproj.urls"
-ASGI_APPLICATION = "asyncproj.asgi.application"
+ROOT_URLCONF = "djangoproj.urls"
+ASGI_APPLICATION = "djangoproj.asgi.application"
 
 DATABASES = {
     "default": {
