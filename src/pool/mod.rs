@@ -215,6 +215,8 @@ impl Pool {
         Ok(pool)
     }
 
+    // A loop is one box all its life: it is moved between threads, leases and handlers without being copied.
+    #[allow(clippy::vec_box)]
     fn start_threads<F: HandlerFactory>(
         &mut self,
         shared: &Arc<Shared<F>>,
