@@ -30,7 +30,8 @@ class Note(NoteIn):
 
 
 def connect(path):
-    connection = sqlite3.connect(path, timeout=20)
+    # A request's dependency and its view may run in two threads of the pool, one after the other.
+    connection = sqlite3.connect(path, timeout=20, check_same_thread=False)
     connection.row_factory = sqlite3.Row
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
