@@ -4,6 +4,9 @@
 //! the one thread, attached; the event loop's own `select` detaches while nothing happens. Nothing is borrowed while
 //! Python code can run, because all of it may come back here through `send`.
 
+mod life;
+mod time;
+
 use std::cell::{Cell, RefCell};
 use std::ptr;
 use std::rc::Rc;
@@ -13,17 +16,16 @@ use slab::Slab;
 
 use super::super::fault;
 use super::super::ffi::{self, PyObject};
-use super::super::object::{Attached, Exception, Owned, Raised};
+use super::super::object::{Attached, Owned, Raised};
 use super::super::types::entry;
 use super::awaits::Poll;
 use super::request::{LOW_WATER, Protocol, Request, Stage};
 use super::scope::{Scopes, set};
-use super::socket::{self, Socket};
 use super::watch::Pulse;
 use super::worker::Worker;
-use super::{AsgiApp, classes, run};
+use super::{AsgiApp, classes};
 use crate::config::Pings;
-use crate::event_loop::{Awaits, Connection, Knock, Loop, Millis};
+use crate::event_loop::{Awaits, Connection, Knock, Loop};
 use crate::exchange::Gone;
 use crate::observe::log;
 use crate::sync::Arc;
@@ -346,296 +348,6 @@ impl Executor {
         }
     }
 
-    // ---- requests ----
-
-    /// Runs a request's first step. True if the application has ended with it.
-    fn begin(&self, py: Attached, mut connection: Box<Connection>) -> bool {
-        let key = connection.key();
-        let mut protocol = Protocol::Http;
-        let mut handshake = None;
-        if socket::is_asked_for(connection.exchange()) {
-            protocol = Protocol::WebSocket;
-            handshake = socket::read_handshake(connection.exchange(), &self.websockets);
-            if handshake.is_none() {
-                self.give_back(py, connection, Loop::release);
-                return true;
-            }
-        }
-        let scope = {
-            let mut scopes = self.scopes.borrow_mut();
-            match &handshake {
-                Some(handshake) => scopes.websocket(py, &mut connection, handshake.subprotocols()),
-                None => scopes.http(py, &mut connection),
-            }
-        };
-        let scope = match scope {
-            Ok(scope) => scope,
-            Err(raised) => {
-                fault::log_exception(py, raised, "a request can't be made into a scope");
-                connection.exchange().fail(500);
-                self.give_back(py, connection, Loop::release);
-                return true;
-            }
-        };
-        let request = self
-            .spare
-            .borrow_mut()
-            .pop()
-            .unwrap_or_else(|| Request::new(self));
-        let opened = request.open(py, self, protocol, connection);
-        request.set_scope(scope);
-        if let Some(handshake) = handshake {
-            request.set_socket(Socket::new(handshake));
-        }
-        {
-            let mut by_connection = self.by_connection.borrow_mut();
-            if key >= by_connection.len() {
-                by_connection.resize_with(key + 1, || None);
-            }
-            by_connection[key] = Some(Rc::clone(&request));
-        }
-        let slot = self.running.borrow_mut().insert(Rc::clone(&request));
-        request.slot.set(slot);
-        if let Err(raised) = opened.and_then(|()| self.start_task(py, &request)) {
-            if !request.ended.get() {
-                self.ended(py, Rc::clone(&request), Outcome::Raised(raised));
-            } else {
-                fault::log_exception(py, raised, "a request's task failed");
-            }
-        }
-        let ended = request.ended.get();
-        if ended {
-            self.recycle(request);
-        } else {
-            request.compact();
-        }
-        ended
-    }
-
-    fn start_task(&self, py: Attached, request: &Rc<Request>) -> Result<(), Raised> {
-        let run = match self.spare_run.take() {
-            Some(run) => run,
-            None => run::make(py)?,
-        };
-        run::aim(&run, request);
-        let context = match self.spare_context.take() {
-            Some(context) => context,
-            // SAFETY: attached.
-            None => unsafe { Owned::new(ffi::PyContext_New())? },
-        };
-        let asyncio = &self.asyncio;
-        // SAFETY: attached; live objects; one positional argument and as many named ones as there are names.
-        let task = unsafe {
-            let arguments = [
-                ptr::null_mut(),
-                run.ptr(),
-                asyncio.event_loop.ptr(),
-                ffi::Py_True(),
-                context.ptr(),
-            ];
-            Owned::new(ffi::PyObject_Vectorcall(
-                asyncio.task.ptr(),
-                arguments.as_ptr().add(1),
-                1 | ffi::PY_VECTORCALL_ARGUMENTS_OFFSET,
-                asyncio.task_names.ptr(),
-            ))?
-        };
-        if !request.ended.get() {
-            request.task.replace(Some(task));
-            return Ok(());
-        }
-        drop(task);
-        // SAFETY: attached, on the thread that made them; a context has a length. A context that somebody set a variable
-        // in is not empty; one that somebody kept has another reference.
-        unsafe {
-            if ffi::has_only(run.ptr(), 1) {
-                self.spare_run.set(Some(run));
-            }
-            if ffi::has_only(context.ptr(), 1) && ffi::PyObject_Size(context.ptr()) == 0 {
-                self.spare_context.set(Some(context));
-            }
-        }
-        Ok(())
-    }
-
-    fn recycle(&self, request: Rc<Request>) {
-        let mut spare = self.spare.borrow_mut();
-        if request.ended.get() && Rc::strong_count(&request) == 1 && spare.len() < 64 {
-            spare.push(request);
-        }
-    }
-
-    /// The application of a request has ended.
-    pub fn ended(&self, py: Attached, request: Rc<Request>, outcome: Outcome) {
-        let failed = !matches!(outcome, Outcome::Returned);
-        self.report(py, &request, outcome);
-        if request.connection.borrow().is_some() {
-            request.break_off(py, self, failed);
-        }
-        request.wake_all(py, self);
-        let slot = request.slot.replace(usize::MAX);
-        let removed = self.running.borrow_mut().try_remove(slot);
-        drop(removed);
-        request.close();
-        self.recycle(request);
-        if !self.in_turn.get() {
-            self.look_after_drain(py);
-        }
-    }
-
-    /// Logs what went wrong.
-    fn report(&self, py: Attached, request: &Request, outcome: Outcome) {
-        // One that was told of its client's hanging up may leave it at that.
-        let complete = request.stage.get() == Stage::Complete || request.has_hung_up();
-        let said = match outcome {
-            Outcome::Returned if complete || request.gone.get() || request.socket_may_end() => {
-                return;
-            }
-            Outcome::Returned => match request.stage.get() {
-                Stage::Awaited => "without a response",
-                _ => "before its response was complete",
-            },
-            Outcome::Cancelled if complete || self.cut.get() => return,
-            Outcome::Cancelled => "because it was cancelled",
-            Outcome::Raised(raised) => {
-                if request.gone.get() && is_disconnect(py) {
-                    drop(py.take_exception());
-                    return;
-                }
-                let exception = py.take_exception();
-                let (method, target) = request.line(py);
-                let raised = exception.map_or(raised, |exception| py.reraise(exception));
-                return fault::log_view(py, raised, &method, &target);
-            }
-        };
-        let (method, target) = request.line(py);
-        py.detached(|| {
-            log::error!(
-                "the application ended {said} on {} {}",
-                method.escape_ascii(),
-                target.escape_ascii()
-            );
-        });
-    }
-
-    // ---- connections ----
-
-    /// Gives a connection back whose answer is complete.
-    pub fn release(&self, py: Attached, connection: Box<Connection>) {
-        self.give_back(py, connection, Loop::release);
-    }
-
-    /// Gives a connection back that is of no use any more.
-    pub fn discard(&self, py: Attached, connection: Box<Connection>) {
-        self.give_back(py, connection, Loop::discard);
-    }
-
-    #[inline]
-    fn give_back(
-        &self,
-        py: Attached,
-        connection: Box<Connection>,
-        give: impl FnOnce(&mut Loop, Box<Connection>),
-    ) {
-        let request = match self.by_connection.borrow_mut().get_mut(connection.key()) {
-            Some(entry) => entry.take(),
-            None => None,
-        };
-        drop(request);
-        let queued = match &mut *self.event_loop.borrow_mut() {
-            Some(event_loop) => {
-                give(event_loop, connection);
-                event_loop.queued()
-            }
-            None => 0,
-        };
-        if !self.in_turn.get() {
-            // A pipelined request may have become a job.
-            if queued > 0 {
-                self.ask_for_turn(py);
-            }
-            self.rearm(py);
-        }
-    }
-
-    /// A knock is to come when the client does nothing for its time-out.
-    pub fn watch(&self, connection: &mut Connection, awaits: Awaits) {
-        if let Some(event_loop) = &mut *self.event_loop.borrow_mut() {
-            event_loop.watch(connection, awaits);
-        }
-    }
-
-    /// A knock is to come at `due`.
-    pub fn watch_until(&self, connection: &Connection, due: Millis) {
-        if let Some(event_loop) = &mut *self.event_loop.borrow_mut() {
-            event_loop.watch_until(connection, due);
-        }
-    }
-
-    /// Milliseconds, as the loop counts them.
-    pub fn now(&self) -> Millis {
-        match &mut *self.event_loop.borrow_mut() {
-            Some(event_loop) => {
-                event_loop.tick();
-                event_loop.now()
-            }
-            None => 0,
-        }
-    }
-
-    pub fn pings(&self) -> Option<Pings> {
-        self.pings
-    }
-
-    pub fn is_draining(&self) -> bool {
-        self.draining.get()
-    }
-
-    /// Tells asyncio of our next deadline.
-    pub fn rearm(&self, py: Attached) {
-        if self.in_turn.get() {
-            return;
-        }
-        let (due, now) = match &*self.event_loop.borrow() {
-            Some(event_loop) => match event_loop.next_due() {
-                Some(due) => (due, event_loop.now()),
-                None => return,
-            },
-            None => return,
-        };
-        if due + SLACK >= self.armed.get() {
-            return;
-        }
-        self.armed.set(due);
-        let seconds = (due.saturating_sub(now) + SLACK / 2) as f64 / 1000.0;
-        let timer = self.call_later(py, seconds, &self.callbacks.timer);
-        let earlier = self.timer.replace(timer);
-        if let Some(earlier) = earlier
-            && let Err(raised) = py.call_method(&earlier, c"cancel", [])
-        {
-            fault::log_exception(py, raised, "cancelling a timer");
-        }
-    }
-
-    fn call_later(&self, py: Attached, seconds: f64, callback: &Owned) -> Option<Owned> {
-        // SAFETY: attached.
-        let delay = unsafe { Owned::new(ffi::PyFloat_FromDouble(seconds)) };
-        let handle = delay.and_then(|delay| py.call(&self.asyncio.call_later, [&delay, callback]));
-        handle
-            .map_err(|raised| fault::log_exception(py, raised, "setting a timer"))
-            .ok()
-    }
-
-    fn ask_for_turn(&self, py: Attached) {
-        if self.turn_asked.replace(true) {
-            return;
-        }
-        if let Err(raised) = py.call(&self.asyncio.call_soon, [&self.callbacks.ready]) {
-            self.turn_asked.set(false);
-            fault::log_exception(py, raised, "asking for a turn");
-        }
-    }
-
     // ---- heads that wait for their bodies ----
 
     pub fn count_held(&self, change: isize) {
@@ -708,73 +420,6 @@ impl Executor {
         }
         Ok(message)
     }
-
-    // ---- the end ----
-
-    /// Sees that the server stops, and stops the event loop when nothing is left to do.
-    fn look_after_drain(&self, py: Attached) {
-        if self.stopped.get() {
-            return;
-        }
-        let drained = match &*self.event_loop.borrow() {
-            Some(event_loop) if event_loop.is_draining() => event_loop.is_drained(),
-            _ => return,
-        };
-        if !self.draining.replace(true) {
-            self.call_later(py, self.graceful.as_secs_f64(), &self.callbacks.drained);
-            let running: Vec<Rc<Request>> = self.all_running();
-            for request in running {
-                if request.protocol() == Protocol::WebSocket {
-                    request.go_away(py, self);
-                }
-            }
-        }
-        if drained && self.running.borrow().is_empty() {
-            self.stop(py);
-        }
-    }
-
-    fn all_running(&self) -> Vec<Rc<Request>> {
-        let running = self.running.borrow();
-        running
-            .iter()
-            .map(|(_, request)| Rc::clone(request))
-            .collect()
-    }
-
-    fn stop(&self, py: Attached) {
-        self.stopped.set(true);
-        if let Err(raised) = py.call(&self.asyncio.stop, []) {
-            fault::log_exception(py, raised, "stopping the event loop");
-        }
-    }
-
-    /// The graceful time-out passed: first the requests are cancelled, then, should that not help, they are left.
-    fn end_drain(&self, py: Attached) {
-        if self.stopped.get() {
-            return;
-        }
-        if self.cut.replace(true) {
-            return self.stop(py);
-        }
-        let running = self.all_running();
-        let count = running.len();
-        py.detached(|| {
-            log::error!(
-                "{count} requests were still running after {} s (--graceful-timeout); they are cancelled",
-                self.graceful.as_secs_f64()
-            );
-        });
-        for request in running {
-            let task = request.task.borrow().as_ref().map(Owned::again);
-            if let Some(task) = task
-                && let Err(raised) = py.call_method(&task, c"cancel", [])
-            {
-                fault::log_exception(py, raised, "cancelling a request");
-            }
-        }
-        self.call_later(py, AFTER_CANCEL.as_secs_f64(), &self.callbacks.drained);
-    }
 }
 
 /// Inside of a turn, until it is dropped: by a panic too.
@@ -792,9 +437,6 @@ impl Drop for Inside<'_> {
         self.0.set(false);
     }
 }
-
-/// What cancelled requests have for their clean-up.
-const AFTER_CANCEL: Duration = Duration::from_secs(2);
 
 /// Only inside of calls from CPython or the executor's own: on an executor's thread Python is attached.
 fn attached() -> Option<Attached> {
@@ -824,34 +466,6 @@ fn wake_one(py: Attached, waiter: &Owned) -> Result<(), Raised> {
     }
     let _ = py;
     Ok(())
-}
-
-/// True if the exception that is set comes of our telling that the client is gone.
-fn is_disconnect(py: Attached) -> bool {
-    let Some(exception) = py.take_exception() else {
-        return false;
-    };
-    let mut found = false;
-    let mut next = Some(exception.again());
-    for _ in 0..8 {
-        let Some(here) = next.take() else { break };
-        if py.is_instance(&here, Exception::BrokenPipe) {
-            found = true;
-            break;
-        }
-        for name in [c"__cause__", c"__context__"] {
-            match py.attribute(&here, name) {
-                Ok(value) if !value.is_none() => {
-                    next = Some(value);
-                    break;
-                }
-                Ok(_) => {}
-                Err(Raised) => drop(py.take_exception()),
-            }
-        }
-    }
-    let _ = py.reraise(exception);
-    found
 }
 
 /// A function without arguments, for asyncio to call.

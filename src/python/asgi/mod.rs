@@ -4,8 +4,8 @@
 //! | --- | --- |
 //! | `serve` | the threads, and the order of start and stop |
 //! | `worker` | one thread: its event loop, its lifespan, its end |
-//! | `executor` | one thread's turns and requests |
-//! | `request` | one request: who may send what when, the HTTP messages |
+//! | `executor` | one thread's turns; `executor/life` a request's task, `executor/time` deadlines and the drain |
+//! | `request` | one request: its state, who waits; `request/http` the HTTP messages |
 //! | `socket` | the WebSocket messages |
 //! | `files` | bodies that are files |
 //! | `scope`, `fields` | a request as a dict |
