@@ -44,6 +44,14 @@ def test_fastapi_threads_groups_and_time_outs(fastapi):
     assert fastapi.get("/fail_after").json() == {"timed_out": True}
 
 
+def test_threads_of_synchronous_views_are_kept(shared, one_thread):
+    """AnyIO's idle workers serve again: one request after the other, so one thread answers all of them."""
+    server = shared("fastapi_app:app", *one_thread, app_dir=APPS)
+    with httpx.Client(base_url=server.url, timeout=20) as client:
+        first = client.get("/visits").json()
+        assert [client.get("/visits").json() for _ in range(5)] == [first + n for n in range(1, 6)]
+
+
 def test_fastapi_bodies(fastapi):
     assert fastapi.get("/stream?n=5").text == "0\n1\n2\n3\n4\n"
     assert fastapi.get("/stream?n=3&ms=5").text == "0\n1\n2\n"

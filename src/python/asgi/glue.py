@@ -117,6 +117,27 @@ class Lifespan:
         self._answer(event, (word, str(message.get("message", ""))))
 
 
+def run(loop):
+    """Runs the event loop until somebody stops it, as run_forever() does, but for a task of its own.
+
+    What belongs to the whole program is tied by libraries to the task that the event loop was started for: AnyIO's worker
+    threads end with it (`find_root_task`). Without such a task they would end with the request that first needed one.
+    """
+    task = loop.create_task(_stay(loop), name="m0serve")
+    try:
+        loop.run_until_complete(task)
+    except asyncio.CancelledError:
+        pass
+    except RuntimeError:
+        # Stopped before the task was done. It ends with all others, in finish().
+        if loop.is_closed():
+            raise
+
+
+async def _stay(loop):
+    await loop.create_future()
+
+
 async def finish(timeout):
     """Cancels what is left on the loop; returns the names of tasks that don't end."""
     loop = asyncio.get_running_loop()

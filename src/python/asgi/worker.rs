@@ -259,7 +259,7 @@ impl Thread<'_> {
                 || POST.with_borrow(|post| post.as_ref().is_some_and(|post| post.stopped))
         };
         while !is_over() {
-            match py.call_method(&self.event_loop, c"run_forever", []) {
+            match py.call_method(&glue(), c"run", [&self.event_loop]) {
                 Ok(_) if is_over() => {}
                 Ok(_) => {
                     py.detached(|| log::warn!("the application stopped the event loop; it goes on"))

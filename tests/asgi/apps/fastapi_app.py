@@ -116,6 +116,16 @@ def sync_route(ms: float = 50):
     return {"main": threading.current_thread() is threading.main_thread()}
 
 
+of_thread = threading.local()
+
+
+@app.get("/visits")
+def visits():
+    """How often the thread that answers was asked before, this time included."""
+    of_thread.visits = getattr(of_thread, "visits", 0) + 1
+    return of_thread.visits
+
+
 @app.get("/group")
 async def group():
     """anyio's task groups and cancel scopes need the current task to be right."""
