@@ -1,5 +1,6 @@
-//! The synchronisation primitives that the pool's protocols are written with: std's, or loom's when a model runs
-//! (`--cfg loom`). Owns no protocol itself; `pool/README.md` names every atomic and its partner.
+//! The synchronisation primitives that the pool's protocols are written with: std's; loom's when a model runs
+//! (`--cfg loom`); parking_lot's locks under ThreadSanitizer (`--cfg tsan`, scripts/tsan). Owns no protocol itself;
+//! `pool/README.md` names every atomic and its partner.
 
 #![forbid(unsafe_code)]
 
@@ -10,10 +11,77 @@ pub use loom::{
 };
 pub use std::sync::Arc; // only counts: nothing for a model to explore
 #[cfg(not(loom))]
-pub use std::{
-    sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
-    sync::{Condvar, Mutex, MutexGuard},
+pub use std::sync::atomic::{
+    AtomicBool, AtomicIsize, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
+#[cfg(not(any(loom, tsan)))]
+pub use std::sync::{Condvar, Mutex, MutexGuard};
+#[cfg(tsan)]
+pub use watched::{Condvar, Mutex, MutexGuard};
+
+/// Locks that ThreadSanitizer understands: std is compiled without it, so that what std's locks order in their slow paths
+/// looks like races. parking_lot is compiled with the crate. The interface is std's.
+#[cfg(tsan)]
+mod watched {
+    use std::sync::LockResult;
+    use std::time::Duration;
+
+    pub use parking_lot::MutexGuard;
+
+    #[derive(Debug, Default)]
+    pub struct Mutex<T>(parking_lot::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub const fn new(value: T) -> Self {
+            Mutex(parking_lot::Mutex::new(value))
+        }
+
+        pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
+            Ok(self.0.lock())
+        }
+    }
+
+    #[derive(Debug, Default)]
+    pub struct Condvar(parking_lot::Condvar);
+
+    impl Condvar {
+        pub const fn new() -> Self {
+            Condvar(parking_lot::Condvar::new())
+        }
+
+        pub fn notify_one(&self) {
+            self.0.notify_one();
+        }
+
+        pub fn notify_all(&self) {
+            self.0.notify_all();
+        }
+
+        pub fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
+            self.0.wait(&mut guard);
+            Ok(guard)
+        }
+
+        pub fn wait_timeout<'a, T>(
+            &self,
+            mut guard: MutexGuard<'a, T>,
+            timeout: Duration,
+        ) -> LockResult<(MutexGuard<'a, T>, parking_lot::WaitTimeoutResult)> {
+            let waited = self.0.wait_for(&mut guard, timeout);
+            Ok((guard, waited))
+        }
+
+        pub fn wait_timeout_while<'a, T>(
+            &self,
+            mut guard: MutexGuard<'a, T>,
+            timeout: Duration,
+            condition: impl FnMut(&mut T) -> bool,
+        ) -> LockResult<(MutexGuard<'a, T>, parking_lot::WaitTimeoutResult)> {
+            let waited = self.0.wait_while_for(&mut guard, condition, timeout);
+            Ok((guard, waited))
+        }
+    }
+}
 
 /// Locks, and goes on after a panic elsewhere: what our mutexes guard is whole between any two statements.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use m0serve::observe::access::AccessLog;
 use m0serve::pool::turn_slice::{Turn, TurnSlice};
 use m0serve::pool::{Controls, Shape};
 use m0serve::server::{Application, Server};
+use m0serve::sync::{Condvar, Mutex};
 use m0serve::topology::Placement;
 
 /// What the test lets happen inside views, and what it has seen of them.

@@ -9,3 +9,5 @@ mod harness;
 mod limits;
 mod lives;
 mod stranding;
+#[cfg(tsan)]
+mod watched;
