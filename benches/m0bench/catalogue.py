@@ -112,6 +112,7 @@ ARMS = {
         _m0("m0serve-4-processes", *_threads(1, 0), processes=4),
         # Controls: with these off, the failure that the design prevents has to show.
         _m0("m0serve-no-barrier", *_threads(1, 4), env=NO_BARRIER),
+        _m0("m0serve-no-turns", *_threads(1, 4), env={"M0_POOL_TURN": "0"}),
         _m0("m0serve-no-baton", *_threads(1, 4), env={"M0_BATON": "0"}),
         _m0("m0serve-attached", *_threads(1, 4), env={"M0_LOOP_ATTACHED": "1"}),
         # WSGI peers.

@@ -152,14 +152,17 @@ _ALL = (
         (
             Group(
                 "wsgi_bare",
-                ("m0serve-pool", "m0serve-no-barrier", "m0serve-no-baton", "granian-bt4", "gunicorn-gthread-4"),
-                (Case("busy", path="/busy?ms=0.3"),),
+                ("m0serve-pool", "m0serve-no-turns", "m0serve-no-barrier", "m0serve-no-baton", "granian-bt4", "gunicorn-gthread-4"),
+                (Case("busy", path="/busy?ms=0.3"), Case("busy-35us", path="/busy?ms=0.035")),
             ),
         ),
         chart="p99_ms",
         columns=("rps", "p50_ms", "p90_ms", "p99_ms", "max_ms", "cores", "cpu_us"),
         controls=(Control("m0serve-no-barrier", "busy", "p99_ms", 30, (GIL,), "without barrier and baton the handlers must convoy"),),
-        notes=("m0serve-no-barrier is the control (M0_POOL_TURN=0 M0_BATON=0); on a build without a GIL nothing can convoy.",),
+        notes=(
+            "m0serve-no-barrier is the control (M0_POOL_TURN=0 M0_BATON=0); on a build without a GIL nothing can convoy.",
+            "m0serve-no-turns lacks the barrier alone: beside it busy-35us shows what the barrier costs a short view.",
+        ),
     ),
     Suite(
         "asgi",
@@ -248,6 +251,7 @@ _ALL = (
                 (Case("bare"),),
             ),
             Group("django_wsgi", ("m0serve-t4-pool", "m0serve-4-processes", "granian-bt4", "gunicorn-gthread-w4"), (Case("django", grows=False),)),
+            Group("asgi_bare", ("m0serve-asgi-uvloop", "m0serve-asgi-asyncio", "granian-uvloop", "uvicorn-uvloop"), (Case("asgi"),)),
         ),
         kind="memory",
         chart="loaded_rss_mb",
