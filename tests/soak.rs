@@ -426,8 +426,8 @@ fn memory() -> usize {
     kilobytes.parse::<usize>().unwrap() * 1024
 }
 
-/// For what is not allocated, stacks above all.
-const MEMORY_BOUND: usize = 16 << 20;
+/// For what is not allocated, stacks above all. Far above what the allocator may keep of a busy moment's bodies.
+const MEMORY_BOUND: usize = 64 << 20;
 
 fn setups() -> [Setup; 8] {
     let no_baton = Controls {
