@@ -3,7 +3,8 @@
 import socket
 
 
-def _say(path, message):
+def say(path, message):
+    """Tell the test, which answers on the connection that this returns."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.connect(path)
     sock.sendall(message.encode() + b"\n")
@@ -12,10 +13,10 @@ def _say(path, message):
 
 def report(path, message):
     """Tell the test; don't wait."""
-    _say(path, message).close()
+    say(path, message).close()
 
 
 def hold(path, message):
     """Tell the test and wait until it lets this view go on (or has gone itself)."""
-    with _say(path, message) as sock:
+    with say(path, message) as sock:
         sock.recv(1)

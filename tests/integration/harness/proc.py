@@ -42,3 +42,34 @@ def open_descriptors(pid):
 
 def thread_count(pid):
     return len(os.listdir(f"/proc/{pid}/task"))
+
+
+def drivers(pid):
+    """The kernel's numbers of the threads that wait in epoll: those that drive a loop, of a server that has nothing to do.
+    None where the kernel doesn't say what threads wait in."""
+    found, told = set(), False
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        try:
+            with open(f"/proc/{pid}/task/{thread}/wchan") as wchan:
+                place = wchan.read()
+        except FileNotFoundError:
+            continue
+        told = told or place != "0"
+        if place in ("ep_poll", "do_epoll_wait"):
+            found.add(int(thread))
+    return found if told else None
+
+
+def descriptors_of(pid, path):
+    """How many descriptors are open on the file `path`."""
+    count = 0
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            count += os.readlink(f"/proc/{pid}/fd/{number}") == str(path)
+        except FileNotFoundError:
+            pass
+    return count
+
+
+def is_thread_of(pid, thread):
+    return os.path.exists(f"/proc/{pid}/task/{thread}")
