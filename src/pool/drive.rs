@@ -73,7 +73,7 @@ impl<F: HandlerFactory> Shared<F> {
                 station.raise_front(job.queued_at());
                 station.lease.lend(held, now);
                 self.vigil.notice();
-                self.stand_ins.view_begins(now);
+                self.stand_ins.view_begins();
                 run(&mut job, handler);
                 self.stand_ins.view_ends();
                 let began = std::mem::replace(&mut now, self.now());

@@ -27,7 +27,7 @@ impl<F: HandlerFactory> Shared<F> {
                 }
                 self.common.counters.count(Counter::Stolen);
                 let began = self.now();
-                self.stand_ins.view_begins(began);
+                self.stand_ins.view_begins();
                 run(&mut job, handler);
                 self.stand_ins.view_ends();
                 self.stations[number].record(self.now() - self.attached(began));

@@ -1,8 +1,9 @@
 //! Stand-ins: a handler that streams for long is replaced, so that endless responses don't eat the pool.
 //!
 //! A thread that is inside a generator can't be taken away from it, but the pool can grow by one for as long as it lasts,
-//! up to `--streaming-threads`. A handler counts as streaming once it has sent a piece of a body [`LONG_STREAM`] after its
-//! view began. When its response has ended, the next handler that would park ends instead.
+//! up to `--streaming-threads`. A handler counts as streaming once it sends a piece of a body [`LONG_STREAM`] after the first
+//! one: a view that takes its time and then sends a short body in pieces is none. When its response has ended, the next
+//! handler that would park ends instead.
 
 #![forbid(unsafe_code)]
 
@@ -20,8 +21,10 @@ const LONG_STREAM: Nanos = 50_000_000;
 #[derive(Clone, Copy)]
 enum AtWork {
     Nothing,
-    View {
-        began: Nanos,
+    View,
+    /// A view that has sent a piece of its body.
+    Stream {
+        since: Nanos,
     },
     /// Its handler has a stand-in.
     Replaced,
@@ -53,9 +56,9 @@ impl StandIns {
     }
 
     /// This thread goes into a view.
-    pub(super) fn view_begins(&self, began: Nanos) {
+    pub(super) fn view_begins(&self) {
         if self.limit > 0 {
-            AT_WORK.set(AtWork::View { began });
+            AT_WORK.set(AtWork::View);
         }
     }
 
@@ -72,10 +75,12 @@ impl StandIns {
         now: Nanos,
         start: impl FnOnce(usize) -> std::io::Result<JoinHandle<()>>,
     ) {
-        let AtWork::View { began } = AT_WORK.get() else {
-            return;
+        let since = match AT_WORK.get() {
+            AtWork::View => return AT_WORK.set(AtWork::Stream { since: now }),
+            AtWork::Stream { since } => since,
+            AtWork::Nothing | AtWork::Replaced => return,
         };
-        if now.saturating_sub(began) < LONG_STREAM {
+        if now.saturating_sub(since) < LONG_STREAM {
             return;
         }
         let Some(number) = lock(&self.free).pop() else {
@@ -91,7 +96,7 @@ impl StandIns {
             Err(error) => {
                 lock(&self.free).push(number);
                 // Tried again when it has streamed for as long once more, not with each piece.
-                AT_WORK.set(AtWork::View { began: now });
+                AT_WORK.set(AtWork::Stream { since: now });
                 log::warn!("cannot start a thread beside a streaming one: {error}");
             }
         }
