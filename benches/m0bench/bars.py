@@ -75,6 +75,9 @@ BARS = [
     *_both("an idle keep-alive connection", "memory", "m0serve-t4-pool:bare:connection_kb", "≤", 1.5, "KiB"),
     Bar("two loops with a pool, rps, to one (CPU-bound view)", "scaling", "3.14t", _ratio("m0serve-t2-pool", "m0serve-pool", "busy-1ms", "rps"), "≥", 1.8),
     Bar("two loops, rps, to one (CPU-bound view)", "scaling", "3.14t", _ratio("m0serve-t2", "m0serve-inline", "busy-1ms", "rps"), "≥", 1.8),
+    Bar("bridge, one thread", "parts", "3.13", "bridge:bridge/request:ns", "≤", 1300, "ns"),
+    Bar("bridge, one thread", "parts", "3.14t", "bridge:bridge/request:ns", "≤", 1700, "ns"),
+    Bar("bridge, two threads, requests a second, to one", "parts", "3.14t", "bridge:threads/1:ns / bridge:threads/2:ns", "≥", 1.9),
 ]  # fmt: skip
 
 

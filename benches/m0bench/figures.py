@@ -5,9 +5,10 @@ A span is an HTML comment, the figure, and a closing comment:
     <!--num layer-split/3.14t m0serve-pool:hello:rps / granian-bt4:hello:rps | .1f-->2.9<!--/num-->
 
 SUITE/INTERPRETER, then ARM:CASE:METRIC (the median; METRIC@min and METRIC@max for the extremes), if need be two of
-them with / or - between, then a format after a bar: a format of Python's, or k for thousands. Facts of the artifact
-have @ in front: `@distributions.granian`, `@machine.cpu`, `@settings.rounds`. `ci/bench render` fills spans, `ci/bench check`
-refuses stale ones. A paragraph or table whose figures come from elsewhere says from where in a comment of its own:
+them with / or - between, in spaces because a case may be called threads/2, then a format after a bar: a format of
+Python's, or k for thousands. Facts of the artifact have @ in front: `@distributions.granian`, `@machine.cpu`,
+`@settings.rounds`. `ci/bench render` fills spans, `ci/bench check` refuses stale ones. A paragraph or table whose figures
+come from elsewhere says from where in a comment of its own:
 
     <!--source: counted by tests/…-->
 """
@@ -16,7 +17,7 @@ import re
 
 SPAN = re.compile(r"<!--num (?P<expression>.*?)-->(?P<value>.*?)<!--/num-->", re.S)
 SOURCE = re.compile(r"<!--source: (?P<text>.+?)-->", re.S)
-_REFERENCE = r"[\w.@-]+:[\w.-]+:[\w@]+|@[\w.-]+"
+_REFERENCE = r"[\w.@-]+:[\w./-]+:[\w@]+|@[\w.-]+"
 _EXPRESSION = re.compile(
     rf"^(?P<suite>[a-z0-9-]+)/(?P<interpreter>3\.\d+t?)\s+(?P<left>{_REFERENCE})"
     rf"(?:\s+(?P<operator>[/-])\s+(?P<right>{_REFERENCE}))?(?:\s*\|\s*(?P<format>[\w.,+%]+))?$"

@@ -1,7 +1,8 @@
 """The suite `parts`: the criterion benches of the crate (`[[bench]]` in Cargo.toml), run several times and recorded like
 any other suite, so that they have a baseline and a place on the pages.
 
-A bench of the name `parser` needs no Python and is built without it; all others are built for the run's interpreter.
+A bench of the name `parser` needs no Python and is built without it; all others are built for the run's interpreter, with
+the crate's feature `bench`.
 """
 
 import json
@@ -69,14 +70,15 @@ class Run:
             # The scripts' own way to call cargo: the interpreter that the crate is linked with comes from there.
             shell = '. scripts/lib/interpreter.sh; m0_select "$1"; m0_interpreter; m0_venv; m0_target=$2; shift 2; PATH=$m0_venv/bin:$PATH; m0_cargo "$@"'
             command = ["bash", "-euo", "pipefail", "-c", shell, "bash", self.site.interpreter, target]
-            run([*command, "bench", "--quiet", "--locked", *arguments], cwd=self.site.root, env=env)
+            run([*command, "bench", "--quiet", "--locked", "--features", "bench", *arguments], cwd=self.site.root, env=env)
         found = estimates(home)
         if not found:
             raise environment.Missing(f"cargo bench --bench {name} left no estimates")
         return found
 
     def artifact(self):
-        commands = {name: ["cargo", "bench", "--bench", name] for name, _ in self.rows}
+        flags = {name: ["--no-default-features"] if name in WITHOUT_PYTHON else ["--features", "bench"] for name, _ in self.rows}
+        commands = {name: ["cargo", "bench", *arguments, "--bench", name] for name, arguments in flags.items()}
         return {
             "schema": artifacts.SCHEMA,
             "suite": self.suite.name,

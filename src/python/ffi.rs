@@ -8,12 +8,20 @@
 pub use pyo3_ffi::*;
 
 #[cfg(Py_GIL_DISABLED)]
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 
 #[cfg(Py_GIL_DISABLED)]
 unsafe extern "C" {
     /// Include/cpython/object.h (3.14): reference counting of `op` is left to the garbage collector. 1 if it now is.
     fn PyUnstable_Object_EnableDeferredRefcount(op: *mut PyObject) -> c_int;
+    /// Include/cpython/objimpl.h: calls `visit` for every object that the collector tracks, with all other threads
+    /// stopped, until it returns 0. It must not make Python objects.
+    pub fn PyUnstable_GC_VisitObjects(
+        visit: unsafe extern "C" fn(*mut PyObject, *mut c_void) -> c_int,
+        argument: *mut c_void,
+    );
+    /// Include/cpython/object.h (3.14).
+    pub fn PyUnstable_IsImmortal(op: *mut PyObject) -> c_int;
     /// Include/internal/pycore_object.h: private but exported; its public successor comes with 3.15.
     fn _Py_SetImmortal(op: *mut PyObject);
 }

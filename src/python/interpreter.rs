@@ -12,7 +12,7 @@ use std::ptr;
 use super::app::{self, App};
 use super::object::Attached;
 use super::probe::{self, Version};
-use super::{StartError, fault, ffi, gil_watch, wsgi};
+use super::{StartError, fault, ffi, gil_watch, share, wsgi};
 use crate::config::AppSpec;
 use crate::observe::log;
 
@@ -63,6 +63,7 @@ impl Interpreter {
         let (loaded, gil) = self.attached(|py| {
             gil_watch::listen(py);
             let loaded = app::load(py, &spec);
+            share::constants(py);
             gil_watch::warn_if_on(py);
             (loaded, is_gil_enabled(py))
         });

@@ -12,9 +12,13 @@
 //! | `thread`, `gate` | handler threads' states, attaching and detaching |
 //! | `wsgi/` | PEP 3333 |
 //! | `asgi/` | ASGI 3 |
+//! | `bench` | the WSGI bridge without a server, for `benches/bridge.rs` |
 
 mod app;
 mod asgi;
+#[cfg(feature = "bench")]
+#[doc(hidden)]
+pub mod bench;
 mod fault;
 mod ffi;
 mod gate;

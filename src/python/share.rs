@@ -5,6 +5,12 @@
 //! CPython itself; closures, bound methods and callable instances, of which a stack of middleware consists, are not.
 //! Owns the walk over them, once, after loading. What it marks is only freed by the garbage collector from then on, so it
 //! keeps to what lives as long as the application: callables, what they hold directly, and containers of callables.
+//!
+//! The constants of code (bytes, tuples, numbers) are immortal when it comes from a `.pyc`, but not when the import had to
+//! compile it: CPython leaves that out in `compile()`, which the import calls (Python/bltinmodule.c). Where no `.pyc` can be
+//! written (a read-only image, PYTHONDONTWRITEBYTECODE) every request would then count them on a line that all threads
+//! fight for. [`constants`] makes up for it.
+//!
 //! Runs on the main thread, attached. It asks as the collector asks, so that no code of the application's runs and no
 //! instance's `__dict__` is made for it. Without effect on a GIL build.
 
@@ -45,6 +51,66 @@ enum Kind {
     /// An instance, callable or not.
     Instance,
 }
+
+/// Makes the constants of all code that there is immortal, as they are when it was imported from a `.pyc`.
+#[cfg(Py_GIL_DISABLED)]
+pub fn constants(py: Attached) {
+    let _ = py;
+    // SAFETY: attached; the visitors make no objects.
+    unsafe { ffi::PyUnstable_GC_VisitObjects(visit, std::ptr::null_mut()) };
+
+    unsafe extern "C" fn visit(object: *mut PyObject, _: *mut c_void) -> c_int {
+        // SAFETY: a live object, and all other threads stand still. Code objects hold one object that the collector
+        // is told of, `co_consts`.
+        unsafe {
+            if ffi::PyCode_Check(object) != 0
+                && let Some(traverse) = (*ffi::Py_TYPE(object)).tp_traverse
+            {
+                traverse(object, items, std::ptr::null_mut());
+            }
+        }
+        1
+    }
+
+    unsafe extern "C" fn items(held: *mut PyObject, _: *mut c_void) -> c_int {
+        // SAFETY: a live object, as above; tuples don't change.
+        unsafe {
+            if ffi::PyTuple_CheckExact(held) != 0 {
+                for index in 0..ffi::PyTuple_GET_SIZE(held) {
+                    keep(ffi::PyTuple_GET_ITEM(held, index));
+                }
+            }
+        }
+        0
+    }
+
+    /// # Safety
+    /// `constant` is live, and all other threads stand still.
+    unsafe fn keep(constant: *mut PyObject) {
+        // SAFETY: the caller's promise. Strings among constants are interned, and so immortal already; code dies with its
+        // function.
+        unsafe {
+            let class = ffi::Py_TYPE(constant);
+            let is_plain = class == &raw mut ffi::PyBytes_Type
+                || class == &raw mut ffi::PyLong_Type
+                || class == &raw mut ffi::PyFloat_Type
+                || class == &raw mut ffi::PyComplex_Type
+                || class == &raw mut ffi::PyFrozenSet_Type
+                || class == &raw mut ffi::PyTuple_Type;
+            if !is_plain || ffi::PyUnstable_IsImmortal(constant) != 0 {
+                return;
+            }
+            if class == &raw mut ffi::PyTuple_Type {
+                items(constant, std::ptr::null_mut());
+            }
+            ffi::make_immortal(constant);
+        }
+    }
+}
+
+/// A GIL build counts without contention.
+#[cfg(not(Py_GIL_DISABLED))]
+pub fn constants(_: Attached) {}
 
 struct Walk {
     open: Vec<Owned>,

@@ -5,7 +5,6 @@
 mod answers;
 mod bodies;
 mod contexts;
-mod cost;
 mod environs;
 mod files;
 mod inputs;
@@ -24,7 +23,7 @@ use std::time::Duration;
 use super::interpreter::Interpreter;
 use super::object::{Attached, Owned, Raised};
 use super::thread::ThreadState;
-use super::wsgi::{WsgiApp, WsgiFactory, WsgiHandler};
+use super::wsgi::{WsgiApp, WsgiHandler};
 use super::{fault, ffi};
 use crate::config::{AppSpec, Timeouts};
 use crate::exchange::{Collected, Common, Exchange, Handler, HandlerFactory, Progress};
@@ -65,7 +64,6 @@ fn python<T>(raised: Result<T, Raised>, py: Attached) -> T {
 /// An application and the handler that serves it, on the test's own thread.
 struct Site {
     handler: WsgiHandler,
-    factory: Arc<WsgiFactory>,
     common: Arc<Common>,
     /// The module's dict.
     names: *mut ffi::PyObject,
@@ -141,10 +139,9 @@ impl Site {
             write: Duration::from_millis(500),
             ..Timeouts::default()
         };
-        let factory = Arc::new(app.factory(setting.handlers, turns));
+        let factory = app.factory(setting.handlers, turns);
         Site {
             handler: factory.make(0),
-            factory,
             common: Arc::new(Common::new(Limits::default(), timeouts, setting.may_wait)),
             names,
             peer: Endpoint::Ip(SocketAddr::from(([203, 0, 113, 9], 4711))),
@@ -245,15 +242,6 @@ impl Wire {
         Reply {
             bytes,
             ending: format!("{:?}", self.exchange.ending),
-        }
-    }
-
-    /// Sends what is buffered and forgets it.
-    fn drain(&mut self) {
-        let mut sink = Vec::new();
-        while self.exchange.pending() > 0 {
-            let _ = self.exchange.flush();
-            self.read(&mut sink);
         }
     }
 

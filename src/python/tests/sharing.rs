@@ -3,7 +3,7 @@
 
 use super::super::ffi;
 use super::super::object::Owned;
-use super::super::share::share;
+use super::super::share::{constants, share};
 use super::super::thread::ThreadState;
 use super::{define, start};
 
@@ -86,5 +86,37 @@ fn a_stack_of_middleware_is_marked_through() {
             share(py, &get(odd));
             assert!(!py.has_exception(), "{odd:?}");
         }
+    });
+}
+
+const COMPILED: &str = r#"
+import sys
+SOURCE = "def app(): return (b'some bytes', 1.5, 1 << 70, (('nested', b'more bytes'), 2)), [b'bytes alone'], {1, 2} == 7 in {8, 9}"
+exec(compile(SOURCE, "compiled", "exec"))
+def mortal(of=app.__code__.co_consts):
+    return [c for c in of if not sys._is_immortal(c) or (type(c) is tuple and mortal(c))]
+"#;
+
+#[test]
+fn constants_of_compiled_code_are_immortal() {
+    start();
+    ThreadState::make().attached(|py| {
+        let (names, _app) = define(py, COMPILED);
+        let mortal = || {
+            // SAFETY: attached; the module's dict.
+            let found = unsafe {
+                Owned::new(ffi::PyRun_String(
+                    c"mortal()".as_ptr(),
+                    ffi::Py_eval_input,
+                    names.ptr(),
+                    names.ptr(),
+                ))
+            };
+            py.display(&found.unwrap()).unwrap()
+        };
+        // Should this fail, CPython does it by itself now.
+        assert_ne!(mortal(), "[]");
+        constants(py);
+        assert_eq!(mortal(), "[]");
     });
 }

@@ -92,6 +92,12 @@ impl State {
         self.answer.store(ptr::null_mut(), Ordering::Release);
     }
 
+    /// As after `start_response`, for what the thread's answer still holds.
+    #[cfg(feature = "bench")]
+    pub fn hold_again(&self) {
+        self.stage.set(Stage::Held);
+    }
+
     /// The answer that this one's request may write to now, or an exception that says why `what` may not be called.
     #[inline]
     pub fn answer<'a>(&self, py: Attached, what: &str) -> Result<&'a Answer, Raised> {

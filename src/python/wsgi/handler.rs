@@ -3,6 +3,11 @@
 //! Owns the thread's Python objects (its [`Desk`]) and its thread state. Everything in here runs on that one thread;
 //! it is attached while the application runs and detached while anything waits.
 
+#[cfg(feature = "bench")]
+mod parts;
+#[cfg(feature = "bench")]
+pub use parts::Part;
+
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -69,55 +74,6 @@ impl WsgiHandler {
 impl WsgiHandler {
     pub(in crate::python) fn thread(&self) -> &ThreadState {
         &self.thread
-    }
-
-    /// The parts of a request's cost, each given to `measure` by itself.
-    pub(in crate::python) fn parts(
-        &self,
-        py: Attached,
-        exchange: &mut Exchange,
-        measure: impl Fn(&mut dyn FnMut()) -> f64,
-    ) -> Vec<(&'static str, f64)> {
-        let desk = &**self.desk;
-        let pair = desk.pair.take().expect("a request was answered before");
-        desk.answer.open(exchange, pair.state());
-        let mut parts = Vec::new();
-        parts.push((
-            "environ",
-            measure(&mut || {
-                // SAFETY: opened above.
-                let exchange = unsafe { desk.answer.exchange() };
-                drop(desk.environ.borrow_mut().of(py, exchange));
-            }),
-        ));
-        parts.push((
-            "environ and call",
-            measure(&mut || {
-                desk.answer.begin(pair.state());
-                drop(desk.call(py, &pair));
-            }),
-        ));
-        parts.push((
-            "context",
-            measure(&mut || {
-                let _ = desk.contexts.renew(py);
-            }),
-        ));
-        parts.push((
-            "a new context",
-            measure(&mut || {
-                let aside = desk.contexts.put_aside(py);
-                drop(aside);
-            }),
-        ));
-        parts.push((
-            "a new pair",
-            measure(&mut || {
-                drop(Pair::make(py, &classes().callables));
-            }),
-        ));
-        desk.answer.close();
-        parts
     }
 }
 
@@ -254,6 +210,11 @@ impl Desk {
             }
             environ
         };
+        self.call_with(&environ, pair).map(Some)
+    }
+
+    #[inline]
+    fn call_with(&self, environ: &Owned, pair: &Pair) -> Result<Owned, Raised> {
         // The slot before the arguments is free for a bound method's self (PEP 590).
         let arguments = [std::ptr::null_mut(), environ.ptr(), pair.callable()];
         // SAFETY: attached; the application lives for ever, the arguments until the call returns.
@@ -264,7 +225,6 @@ impl Desk {
                 2 | ffi::PY_VECTORCALL_ARGUMENTS_OFFSET,
                 std::ptr::null_mut(),
             ))
-            .map(Some)
         }
     }
 

@@ -26,6 +26,8 @@ mod iterate;
 mod names;
 mod start_response;
 
+#[cfg(feature = "bench")]
+pub use handler::Part;
 pub use handler::WsgiHandler;
 
 use std::sync::OnceLock;
