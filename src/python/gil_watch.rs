@@ -2,8 +2,8 @@
 //!
 //! Importing an extension module that does not declare itself safe turns the GIL on for the whole process, also in the
 //! middle of serving (docs/cpython-facts.md, "The GIL can come back on 3.14t"). Owns a hook in `warnings.showwarning`, which
-//! learns the module's name, and each handler's look at `sys._is_gil_enabled()` now and then, which learns the fact even
-//! if the warning was filtered away. Attached, on any thread. A build with a GIL has nothing to watch.
+//! learns the module's name, and each handler's and each ASGI loop's look at `sys._is_gil_enabled()` now and then, which
+//! learns the fact even if the warning was filtered away. Attached, on any thread. A build with a GIL has nothing to watch.
 
 #[cfg(not(Py_GIL_DISABLED))]
 mod watch {
@@ -22,7 +22,7 @@ mod watch {
         }
 
         #[inline]
-        pub fn request_ended(&self, _: Attached, _: &TurnSlice) {}
+        pub fn count(&self, _: Attached, _: &TurnSlice) {}
     }
 }
 
@@ -115,15 +115,15 @@ mod watch {
         fault::warn_gil(culprit.as_deref());
     }
 
-    /// Requests between two looks. A look costs some 50 ns.
+    /// Requests, or an event loop's turns, between two looks. A look costs some 50 ns.
     const LOOK_EVERY: u32 = 256;
     /// The GIL is also on for a moment while any extension module is imported: only one that stays on is news.
     const STAYS_ON: Duration = Duration::from_millis(100);
 
-    /// One handler's looks.
+    /// One handler's looks, or one event loop's.
     pub struct Watch {
         is_enabled: Owned,
-        /// Requests until the next look.
+        /// Until the next look. The first one is at once: what a lifespan imports comes after `warn_if_on`.
         left: Cell<u32>,
         seen_on: Cell<Option<Instant>>,
     }
@@ -134,14 +134,15 @@ mod watch {
             let is_enabled = py.attribute(&sys, c"_is_gil_enabled")?;
             Ok(Watch {
                 is_enabled,
-                left: Cell::new(LOOK_EVERY),
+                left: Cell::new(0),
                 seen_on: Cell::new(None),
             })
         }
 
-        /// When the GIL is found to have come back for good, the handlers take turns from now on.
+        /// A request has ended, or an event loop has come round. When the GIL is found to have come back for good, that
+        /// is said, and handlers take turns from now on.
         #[inline]
-        pub fn request_ended(&self, py: Attached, turns: &TurnSlice) {
+        pub fn count(&self, py: Attached, turns: &TurnSlice) {
             match self.left.get() {
                 0 => self.look(py, turns),
                 left => self.left.set(left - 1),
@@ -171,7 +172,7 @@ mod watch {
                     }
                 }
                 since => {
-                    // Every request looks until it is decided.
+                    // Every time, until it is decided.
                     self.seen_on.set(since.or_else(|| Some(Instant::now())));
                     self.left.set(0);
                 }

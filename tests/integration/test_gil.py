@@ -1,20 +1,13 @@
 """The GIL that comes back on a free-threaded build: served on, said so, and the handlers take turns from then on."""
 
-import subprocess
 import sysconfig
 
 import pytest
 
+from harness import oldext
+from harness.oldext import SAID
 from harness.serving import environment
 from harness.wire import get
-
-SOURCE = """
-#include <Python.h>
-static struct PyModuleDef module = { PyModuleDef_HEAD_INIT, "oldext", NULL, -1, NULL };
-PyMODINIT_FUNC PyInit_oldext(void) { return PyModule_Create(&module); }
-"""
-
-SAID = "the module oldext does not declare that it can run without it"
 
 pytestmark = pytest.mark.skipif(
     not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="a GIL build has nothing to bring back"
@@ -25,11 +18,7 @@ pytestmark = pytest.mark.skipif(
 def extension(tmp_path_factory):
     """The folder of an extension module that says nothing about the GIL."""
     folder = tmp_path_factory.mktemp("oldext")
-    source = folder / "oldext.c"
-    source.write_text(SOURCE)
-    target = folder / f"oldext{sysconfig.get_config_var('EXT_SUFFIX')}"
-    include = sysconfig.get_path("include")
-    subprocess.run(["cc", "-shared", "-fPIC", f"-I{include}", str(source), "-o", str(target)], check=True)
+    oldext.build(folder)
     return folder
 
 

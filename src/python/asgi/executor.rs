@@ -16,6 +16,7 @@ use slab::Slab;
 
 use super::super::fault;
 use super::super::ffi::{self, PyObject};
+use super::super::gil_watch::Watch;
 use super::super::object::{Attached, Owned, Raised};
 use super::super::types::entry;
 use super::awaits::Poll;
@@ -28,6 +29,7 @@ use crate::config::Pings;
 use crate::event_loop::{Awaits, Connection, Knock, Loop};
 use crate::exchange::Gone;
 use crate::observe::log;
+use crate::pool::turn_slice::TurnSlice;
 use crate::sync::Arc;
 use crate::websocket;
 
@@ -82,6 +84,9 @@ pub struct Executor {
     callbacks: Callbacks,
     graceful: Duration,
     pulse: Option<Arc<Pulse>>,
+    gil: Watch,
+    /// Whether all threads share a GIL.
+    turns: Arc<TurnSlice>,
     websockets: websocket::Settings,
     pings: Option<Pings>,
     event_loop: RefCell<Option<Box<Loop>>>,
@@ -162,6 +167,8 @@ impl Executor {
             callbacks,
             graceful: worker.graceful,
             pulse: worker.pulse.clone(),
+            gil: Watch::make(py)?,
+            turns: Arc::clone(&worker.turns),
             event_loop: RefCell::new(None),
             scopes: RefCell::new(scopes),
             body_template,
@@ -258,6 +265,7 @@ impl Executor {
         }
         self.send_held(py);
         drop(inside);
+        self.gil.count(py, &self.turns);
         self.rearm(py);
         self.look_after_drain(py);
     }

@@ -18,6 +18,7 @@ use crate::event_loop::{Loop, Port};
 use crate::exchange::{Common, LocalAnswers};
 use crate::net::Listener;
 use crate::observe::log;
+use crate::pool::turn_slice::TurnSlice;
 use crate::sync::{Arc, Ordering};
 use crate::topology::{self, Placement};
 
@@ -67,12 +68,15 @@ impl AsgiApp {
         let pulses: Vec<Option<Arc<Pulse>>> = (0..plan.threads)
             .map(|_| watched.map(|_| Arc::default()))
             .collect();
+        // They take no turns, each on its event loop: it only tells who found out first.
+        let turns = Arc::new(TurnSlice::new(interpreter.gil_enabled(), false));
         let worker = |index: usize| Worker {
             app: Arc::clone(&app),
             inbox: Arc::clone(&inboxes[index]),
             reports: reports.clone(),
             graceful: plan.common.timeouts.graceful,
             pulse: pulses[index].clone(),
+            turns: Arc::clone(&turns),
         };
         let first = worker(0);
         let others = (1..plan.threads).map(worker).collect();

@@ -101,17 +101,21 @@ impl Socket {
         }
     }
 
+    /// No more is read for the application until it has received what there is.
+    fn is_full(&self) -> bool {
+        self.waiting > HIGH_WATER || self.inbox.len() >= QUEUE
+    }
+
     /// Reads what has come. True once nothing more will.
     fn pump(&mut self, py: Attached, connection: &mut Connection) -> Result<bool, Raised> {
-        let Some(codec) = &mut self.codec else {
-            return Ok(true);
-        };
         loop {
             // A client can make as many pongs as it likes: it has to read them.
-            let is_full = self.waiting > HIGH_WATER || self.inbox.len() >= QUEUE;
-            if is_full || connection.exchange().pending() > HIGH_WATER {
+            if self.is_full() || connection.exchange().pending() > HIGH_WATER {
                 return Ok(false);
             }
+            let Some(codec) = &mut self.codec else {
+                return Ok(true);
+            };
             let (input, out) = connection.raw();
             let found = match codec.receive(input, out) {
                 Ok((consumed, event)) => {
@@ -426,6 +430,10 @@ impl Request {
         let (Some(connection), Some(socket)) = (&mut *held, &mut *place) else {
             return Err(self.disconnected(py));
         };
+        // The client's end lies behind messages that were not received: those the application can still have.
+        if connection.has_hung_up() {
+            return Err(self.disconnected(py));
+        }
         let Some(codec) = &mut socket.codec else {
             return Err(self.disconnected(py));
         };
@@ -553,11 +561,15 @@ impl Request {
         let (Some(connection), Some(socket)) = (&mut *held, &mut *place) else {
             return;
         };
+        let is_full = socket.is_full();
         let Some(codec) = socket.codec.as_mut().filter(|codec| codec.is_open()) else {
             return;
         };
         if !codec.awaiting_pong() {
             socket.pong_due = Millis::MAX;
+        } else if is_full {
+            // The answer may be there, behind what nobody reads: that is not the client's fault.
+            socket.pong_due = now + timeout as Millis;
         } else if now >= socket.pong_due {
             drop(place);
             drop(held);

@@ -21,6 +21,7 @@ use super::{AsgiApp, classes};
 use crate::config::{EventLoop, Lifespan};
 use crate::event_loop::Loop;
 use crate::observe::log;
+use crate::pool::turn_slice::TurnSlice;
 use crate::sync::{Arc, Mutex, lock};
 
 /// What the server's thread tells an ASGI thread.
@@ -88,6 +89,8 @@ pub struct Worker {
     pub graceful: Duration,
     /// For the watch, if there is one.
     pub pulse: Option<Arc<Pulse>>,
+    /// Whether there is one GIL for all threads: an import can bring it back on a free-threaded build.
+    pub turns: Arc<TurnSlice>,
 }
 
 impl Worker {

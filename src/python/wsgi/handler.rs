@@ -311,7 +311,7 @@ impl Desk {
             fault::log_exception(py, raised, "leaving a request's context");
         }
         errors::end_of_request(py, &self.errors);
-        self.gil.request_ended(py, &self.turns);
+        self.gil.count(py, &self.turns);
     }
 }
 

@@ -166,7 +166,10 @@ impl Executor {
             Outcome::Cancelled if complete || self.cut.get() => return,
             Outcome::Cancelled => "because it was cancelled",
             Outcome::Raised(raised) => {
-                if request.gone.get() && is_disconnect(py) {
+                // A WebSocket's `send` says so while messages are left to receive.
+                let told = request.gone.get()
+                    || (request.protocol() == Protocol::WebSocket && request.has_hung_up());
+                if told && is_disconnect(py) {
                     drop(py.take_exception());
                     return;
                 }
