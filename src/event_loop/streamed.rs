@@ -71,6 +71,18 @@ impl Loop {
         }
     }
 
+    /// The connection's owner has not read all that is there: it is knocked at with the next turn, since no edge will come.
+    pub fn knock_again(&mut self, connection: &Connection) {
+        if let Some(knocks) = &mut self.knocks {
+            knocks.push(Knock {
+                key: connection.key(),
+                hung_up: false,
+                broken: false,
+                due: false,
+            });
+        }
+    }
+
     /// The connection's owner waits for the client, to take what is buffered or for what `awaits` says: a knock comes when
     /// it has done neither for its time-out.
     pub fn watch(&mut self, connection: &mut Connection, awaits: Awaits) {

@@ -73,11 +73,8 @@ impl<F: HandlerFactory> Shared<F> {
                 station.raise_front(job.queued_at());
                 station.lease.lend(held, now);
                 self.vigil.notice();
-                self.stand_ins.view_begins();
-                run(&mut job, handler);
-                self.stand_ins.view_ends();
-                let began = std::mem::replace(&mut now, self.now());
-                station.record(now - self.attached(began));
+                let began = now;
+                now = self.view(station, &mut job, handler, began);
                 match station.lease.take_back() {
                     Some(back) => {
                         held = back;
@@ -139,7 +136,9 @@ impl<F: HandlerFactory> Shared<F> {
         }
         if expected > self.long_view() {
             station.offer.make();
-            self.sleep.call_thief();
+            if self.finds_a_core(station, 0, now) {
+                self.sleep.call_thief();
+            }
             return Verdict::Leave;
         }
         if shared_gil && self.turns.anybody_waits() && aside.stands(now) {
@@ -153,8 +152,11 @@ impl<F: HandlerFactory> Shared<F> {
             return Verdict::Leave;
         }
         if !shared_gil && (queued as Nanos - 1) * expected > WORTH_A_WAKE {
+            // Thieves that are awake take of it in any case.
             station.offer.make();
-            self.sleep.call_thief();
+            if self.finds_a_core(station, 1, now) {
+                self.sleep.call_thief();
+            }
         } else {
             station.offer.withdraw();
         }

@@ -19,6 +19,7 @@ use crate::sync::{Arc, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, lock};
 use crate::topology::{self, Placement};
 
 pub(crate) mod baton;
+mod cores;
 mod drive;
 #[cfg(all(test, loom))]
 mod models;
@@ -29,6 +30,7 @@ mod stand_ins;
 pub mod turn_slice;
 
 use baton::{Lease, Nanos, Vigil};
+use cores::{Cores, Waits, Watch};
 use sleep::{Offer, Sleep};
 use stand_ins::StandIns;
 use turn_slice::{TURN_SLICE, TurnSlice};
@@ -75,6 +77,7 @@ struct Station {
     offer: Offer,
     /// A running mean of what a view of this loop takes, in nanoseconds; single samples count one slice at most.
     expected: AtomicU64,
+    waits: Waits,
     /// When the job at the deque's front was queued, or an earlier moment.
     front: AtomicU64,
     /// The kernel's number of the thread that drives, if drivers are pinned; 0 before the first.
@@ -82,6 +85,7 @@ struct Station {
 }
 
 impl Station {
+    /// A view took so long.
     fn record(&self, took: Nanos) {
         let mean = self.expected.load(Ordering::Relaxed);
         // Concurrent samples may overwrite each other: it is an estimate.
@@ -108,6 +112,7 @@ struct Shared<F> {
     factory: F,
     stations: Vec<Station>,
     sleep: Sleep<Box<Loop>>,
+    cores: Cores,
     vigil: Vigil,
     turns: Arc<TurnSlice>,
     common: Arc<Common>,
@@ -167,6 +172,7 @@ impl Pool {
                 lease: Lease::new(),
                 offer: Offer::none(),
                 expected: AtomicU64::new(0),
+                waits: Waits::unknown(),
                 front: AtomicU64::new(0),
                 driver: AtomicU32::new(0),
             })
@@ -178,6 +184,7 @@ impl Pool {
         let shared = Arc::new(Shared {
             factory,
             sleep: Sleep::new(handlers + shape.streaming_threads),
+            cores: Cores::new(handlers + shape.streaming_threads),
             stand_ins: StandIns::new(shape.streaming_threads, handlers),
             vigil: Vigil::new(),
             turns,
@@ -319,6 +326,46 @@ impl<F: HandlerFactory> Shared<F> {
         } else {
             LONG_VIEW
         }
+    }
+
+    /// Runs a job's view. `began` is now; returns when it was over.
+    fn view(
+        &self,
+        station: &Station,
+        job: &mut Job,
+        handler: &mut F::Handler,
+        began: Nanos,
+    ) -> Nanos {
+        self.stand_ins.view_begins();
+        let watch = match self.turns.is_shared_gil() {
+            true => None,
+            false => Watch::begin(),
+        };
+        run(job, handler);
+        self.stand_ins.view_ends();
+        let now = self.now();
+        let took = now - self.attached(began);
+        station.record(took);
+        if let Some(watch) = watch
+            && took < SLICE
+        {
+            watch.end(&station.waits);
+        }
+        now
+    }
+
+    /// Whether one more handler, beside `active` and those that are inside a short view, would find a core for the jobs of
+    /// this loop. On a GIL it is not about cores.
+    fn finds_a_core(&self, station: &Station, active: usize, now: Nanos) -> bool {
+        if self.turns.is_shared_gil() || !station.waits.are_seldom() {
+            return true;
+        }
+        let is_young = |station: &&Station| {
+            let lent_for = station.lease.lent_for(now);
+            lent_for.is_some_and(|lent_for| lent_for < SLICE)
+        };
+        let drivers = self.stations.iter().filter(is_young).count();
+        self.cores.is_one_free(active + drivers, now)
     }
 
     /// Starts handler `index`; `ready` is told when it is made.

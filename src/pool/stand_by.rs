@@ -9,7 +9,7 @@ use crossbeam_deque::Steal;
 use super::baton::Nanos;
 use super::sleep::Order;
 use super::turn_slice::TURN_SLICE;
-use super::{Duty, Shared, Station, WORTH_A_WAKE, run};
+use super::{Duty, Shared, Station, WORTH_A_WAKE};
 use crate::event_loop::{Job, Millis};
 use crate::exchange::HandlerFactory;
 use crate::observe::counters::Counter;
@@ -22,18 +22,17 @@ impl<F: HandlerFactory> Shared<F> {
         let mut searching = false;
         loop {
             while let Some((mut job, number)) = self.steal(home) {
+                let began = self.now();
+                self.cores.view_begins(index, began);
                 if std::mem::take(&mut searching) && self.sleep.found() {
-                    self.wake_next();
+                    self.wake_next(began);
                 }
                 self.common.counters.count(Counter::Stolen);
-                let began = self.now();
-                self.stand_ins.view_begins();
-                run(&mut job, handler);
-                self.stand_ins.view_ends();
-                self.stations[number].record(self.now() - self.attached(began));
+                self.view(&self.stations[number], &mut job, handler, began);
                 let mailbox = &self.stations[job.home()].port.mailbox;
                 job.give_back(mailbox);
             }
+            self.cores.no_view(index);
             if std::mem::take(&mut searching) {
                 self.sleep.found_nothing();
             }
@@ -54,7 +53,7 @@ impl<F: HandlerFactory> Shared<F> {
 
     /// The last thief that was searching has found a job: is there more that is worth a wake, on whichever loop? Their
     /// drivers have called nobody while it searched.
-    fn wake_next(&self) {
+    fn wake_next(&self, now: Nanos) {
         let shared_gil = self.turns.is_shared_gil();
         let worth_a_wake = |station: &Station| {
             let expected = station.expected.load(Ordering::Relaxed);
@@ -63,6 +62,7 @@ impl<F: HandlerFactory> Shared<F> {
                 && queued > 0
                 && (expected > self.long_view()
                     || (!shared_gil && queued * expected > WORTH_A_WAKE))
+                && self.finds_a_core(station, 0, now)
         };
         if self.stations.iter().any(worth_a_wake) {
             self.sleep.call_thief();

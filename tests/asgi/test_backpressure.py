@@ -2,6 +2,7 @@
 
 import socket
 import struct
+import threading
 
 import pytest
 from asking import APPS, fetch, forget_reports, report
@@ -117,3 +118,25 @@ def test_a_client_whose_pongs_nobody_reads_is_kept(serve, one_thread):
         fetch(server, "/release")
         connection.send(frames(100, 1, 2000) + close_frame(1000))
         assert report(server, "hold") == ["hold", 101, True, 1000]
+
+
+def test_a_flood_of_pongs_leaves_the_others_their_turn(held):
+    """Six bytes a frame: they are sent faster than they can be read, so that the socket is never empty."""
+    pongs = b"\x8a\x80\x00\x00\x00\x00" * 200_000
+    with open_socket(held, "/hold") as flood:
+        stop = threading.Event()
+
+        def pour():
+            while not stop.is_set():
+                flood.sock.sendall(pongs)
+
+        pouring = threading.Thread(target=pour)
+        pouring.start()
+        try:
+            for _ in range(20):
+                assert fetch(held, "/").status == 200
+            assert pouring.is_alive()
+        finally:
+            stop.set()
+            pouring.join()
+    fetch(held, "/release")

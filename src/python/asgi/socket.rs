@@ -1,8 +1,10 @@
 //! WebSockets: the `websocket` protocol of ASGI over the codec in `crate::websocket`.
 //!
 //! Owns, for each, the way from the handshake to the closing one, the messages that came and were not received, and the
-//! pings. Frames are read as they come, so that pings are answered and a close is noticed; beyond the high-water mark of
+//! pings (`pings`). Frames are read as they come, so that pings are answered and a close is noticed; beyond the high-water mark of
 //! unreceived messages nothing is read, and the client has to wait.
+
+mod pings;
 
 use std::collections::VecDeque;
 
@@ -17,11 +19,29 @@ use super::scope::set;
 use crate::event_loop::{Awaits, Connection, Millis, RawRead};
 use crate::exchange::{Exchange, Gone, http_date};
 use crate::http1::ResponseHead;
-use crate::observe::log;
 use crate::websocket::{self, CloseError, Event, Handshake, Refusal, Settings, WebSocket, code};
 
 /// Messages that wait to be received, at most; uvicorn's `ws_max_queue`.
 const QUEUE: usize = 32;
+/// Reads from one socket before it is the others' turn: a client that sends what fills no queue (pongs, pieces of one
+/// message) faster than it can be read would keep the thread.
+const READS: usize = 16;
+
+/// Where reading stopped.
+#[derive(PartialEq, Eq)]
+enum Pumped {
+    /// Nothing is there, or nothing may be read now.
+    Paused,
+    /// More may be there.
+    More,
+    Ended,
+}
+
+impl Pumped {
+    fn ended_if(ended: bool) -> Pumped {
+        if ended { Pumped::Ended } else { Pumped::Paused }
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
@@ -106,15 +126,16 @@ impl Socket {
         self.waiting > HIGH_WATER || self.inbox.len() >= QUEUE
     }
 
-    /// Reads what has come. True once nothing more will.
-    fn pump(&mut self, py: Attached, connection: &mut Connection) -> Result<bool, Raised> {
+    /// Reads what has come.
+    fn pump(&mut self, py: Attached, connection: &mut Connection) -> Result<Pumped, Raised> {
+        let mut reads = 0;
         loop {
             // A client can make as many pongs as it likes: it has to read them.
             if self.is_full() || connection.exchange().pending() > HIGH_WATER {
-                return Ok(false);
+                return Ok(Pumped::Paused);
             }
             let Some(codec) = &mut self.codec else {
-                return Ok(true);
+                return Ok(Pumped::Ended);
             };
             let (input, out) = connection.raw();
             let found = match codec.receive(input, out) {
@@ -135,12 +156,18 @@ impl Socket {
                         Some(Event::Ping(_) | Event::Pong(_)) => None,
                         None => {
                             connection.consume_raw(consumed);
+                            if reads == READS {
+                                return Ok(Pumped::More);
+                            }
+                            reads += 1;
                             match connection.read_raw() {
                                 Ok(RawRead::Bytes) => continue,
-                                Ok(RawRead::Nothing) => return Ok(codec.is_closed()),
+                                Ok(RawRead::Nothing) => {
+                                    return Ok(Pumped::ended_if(codec.is_closed()));
+                                }
                                 Ok(RawRead::End) | Err(Gone) => {
                                     codec.end_of_input();
-                                    return Ok(true);
+                                    return Ok(Pumped::Ended);
                                 }
                             }
                         }
@@ -150,12 +177,12 @@ impl Socket {
                 }
                 Err(failure) => {
                     (self.code, self.reason) = (failure.code(), failure.reason().to_owned());
-                    return Ok(true);
+                    return Ok(Pumped::Ended);
                 }
             };
             self.inbox.extend(found);
             if codec.is_closed() {
-                return Ok(true);
+                return Ok(Pumped::Ended);
             }
         }
     }
@@ -246,8 +273,8 @@ impl Request {
             }
             return;
         }
-        let ended = match socket.pump(py, connection) {
-            Ok(ended) => ended,
+        let pumped = match socket.pump(py, connection) {
+            Ok(pumped) => pumped,
             Err(raised) => {
                 drop(place);
                 drop(held);
@@ -257,6 +284,10 @@ impl Request {
         };
         let flushed = connection.flush();
         let has_mail = !socket.inbox.is_empty();
+        let ended = pumped == Pumped::Ended;
+        if pumped == Pumped::More {
+            executor.put_off(py, connection);
+        }
         if ended {
             socket.step = Step::Closed;
         } else if flushed.is_ok() && connection.exchange().pending() > 0 {
@@ -545,56 +576,5 @@ impl Request {
     /// True if the application may end now without a word in the log.
     pub(super) fn socket_may_end(&self) -> bool {
         matches!(&*self.socket.borrow(), Some(socket) if matches!(socket.step, Step::Open | Step::Closed))
-    }
-
-    // ---- pings ----
-
-    /// A deadline of the connection's came.
-    pub(super) fn ping(&self, py: Attached, executor: &Executor) {
-        let Some(pings) = executor.pings() else {
-            return;
-        };
-        let (interval, timeout) = (pings.interval.as_millis(), pings.timeout.as_millis());
-        let now = executor.now();
-        let mut held = self.connection.borrow_mut();
-        let mut place = self.socket.borrow_mut();
-        let (Some(connection), Some(socket)) = (&mut *held, &mut *place) else {
-            return;
-        };
-        let is_full = socket.is_full();
-        let Some(codec) = socket.codec.as_mut().filter(|codec| codec.is_open()) else {
-            return;
-        };
-        if !codec.awaiting_pong() {
-            socket.pong_due = Millis::MAX;
-        } else if is_full {
-            // The answer may be there, behind what nobody reads: that is not the client's fault.
-            socket.pong_due = now + timeout as Millis;
-        } else if now >= socket.pong_due {
-            drop(place);
-            drop(held);
-            log::debug!("a WebSocket's client answers no pings");
-            let _ = self.begin_close(py, executor, code::INTERNAL_ERROR, "no answer to a ping");
-            if let Some(socket) = &mut *self.socket.borrow_mut() {
-                socket.code = code::ABNORMAL;
-            }
-            return;
-        }
-        if now >= socket.next_ping {
-            let (_, out) = connection.raw();
-            codec.release();
-            let _ = codec.send_ping(out);
-            socket.next_ping = now + interval as Millis;
-            if socket.pong_due == Millis::MAX {
-                socket.pong_due = now + timeout as Millis;
-            }
-        }
-        executor.watch_until(connection, socket.next_ping.min(socket.pong_due));
-        let flushed = connection.flush();
-        drop(place);
-        drop(held);
-        if flushed == Err(Gone) {
-            self.end_connection(py, executor, false);
-        }
     }
 }

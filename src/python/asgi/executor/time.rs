@@ -123,6 +123,14 @@ impl Executor {
             .ok()
     }
 
+    /// What is left to read of this connection is for the next turn, after the others'.
+    pub fn put_off(&self, py: Attached, connection: &Connection) {
+        if let Some(event_loop) = &mut *self.event_loop.borrow_mut() {
+            event_loop.knock_again(connection);
+        }
+        self.ask_for_turn(py);
+    }
+
     pub(super) fn ask_for_turn(&self, py: Attached) {
         if self.turn_asked.replace(true) {
             return;
