@@ -71,7 +71,7 @@ BARS = [
     *_both("four processes, PSS, to one with four loops", "memory",
            "m0serve-4-processes:bare:loaded_pss_mb / m0serve-t4-pool:bare:loaded_pss_mb", "≥", 1.6),
     *_both("growth over 400,000 further requests", "memory", "m0serve-t4-pool:bare:growth_mb", "≤", 1.0, "MB"),
-    *_both("ASGI: growth over 400,000 further requests", "memory", "m0serve-asgi-uvloop:asgi:growth_mb", "≤", 1.0, "MB"),
+    *_both("ASGI: growth over 400,000 further requests", "memory-asgi", "m0serve-asgi-uvloop:bare:growth_mb", "≤", 1.0, "MB"),
     *_both("an idle keep-alive connection", "memory", "m0serve-t4-pool:bare:connection_kb", "≤", 1.5, "KiB"),
     Bar("two loops with a pool, rps, to one (CPU-bound view)", "scaling", "3.14t", _ratio("m0serve-t2-pool", "m0serve-pool", "busy-1ms", "rps"), "≥", 1.8),
     Bar("two loops, rps, to one (CPU-bound view)", "scaling", "3.14t", _ratio("m0serve-t2", "m0serve-inline", "busy-1ms", "rps"), "≥", 1.8),
