@@ -73,11 +73,15 @@ BARS = [
     *_both("growth over 400,000 further requests", "memory", "m0serve-t4-pool:bare:growth_mb", "≤", 1.0, "MB"),
     *_both("ASGI: growth over 400,000 further requests", "memory-asgi", "m0serve-asgi-uvloop:bare:growth_mb", "≤", 1.0, "MB"),
     *_both("an idle keep-alive connection", "memory", "m0serve-t4-pool:bare:connection_kb", "≤", 1.5, "KiB"),
-    Bar("two loops with a pool, rps, to one (CPU-bound view)", "scaling", "3.14t", _ratio("m0serve-t2-pool", "m0serve-pool", "busy-1ms", "rps"), "≥", 1.8),
+    Bar("two loops with a pool, rps, to one without (CPU-bound view)", "scaling", "3.14t",
+        _ratio("m0serve-t2-pool", "m0serve-inline", "busy-1ms", "rps"), "≥", 1.8),
+    Bar("one loop with a pool, rps, to one without (CPU-bound view)", "scaling", "3.14t",
+        _ratio("m0serve-pool", "m0serve-inline", "busy-1ms", "rps"), "≥", 1.8),
     Bar("two loops, rps, to one (CPU-bound view)", "scaling", "3.14t", _ratio("m0serve-t2", "m0serve-inline", "busy-1ms", "rps"), "≥", 1.8),
     Bar("bridge, one thread", "parts", "3.13", "bridge:bridge/request:ns", "≤", 1300, "ns"),
     Bar("bridge, one thread", "parts", "3.14t", "bridge:bridge/request:ns", "≤", 1700, "ns"),
     Bar("bridge, two threads, requests a second, to one", "parts", "3.14t", "bridge:threads/1:ns / bridge:threads/2:ns", "≥", 1.9),
+    Bar("bridge, two threads, CPU per request, to one", "parts", "3.14t", "bridge:cpu/2:ns / bridge:cpu/1:ns", "≤", 1.05),
 ]  # fmt: skip
 
 
