@@ -23,6 +23,7 @@ class Case:
     close: bool = False  # a new connection for each request
     slow: int = 0  # requests to slow_path kept in flight meanwhile
     slow_path: str = "/slow?ms=200"
+    elsewhere: bool = False  # the slow requests go to a second server of the same kind
     status: int = 200
     parity: bool = True  # the body must be the application's own
     grows: bool = True  # memory: watch what further requests add
@@ -189,9 +190,18 @@ _ALL = (
         "asgi-mixed",
         "ASGI: fast requests while slow awaits run",
         "Do two 200 ms awaits in flight disturb the others?",
-        (Group("asgi_bare", ("m0serve-asgi-uvloop", "granian-uvloop", "uvicorn-uvloop"), _slow((0, 2))),),
+        (
+            Group(
+                "asgi_bare",
+                ("m0serve-asgi-uvloop", "granian-uvloop", "uvicorn-uvloop"),
+                (*_slow((0, 2)), Case("slow-2-elsewhere", slow=2, elsewhere=True)),
+            ),
+        ),
         chart="p99_ms",
         columns=("rps", "p50_ms", "p90_ms", "p99_ms", "max_ms", "cores", "cpu_us"),
+        notes=(
+            "slow-2-elsewhere is the comparison: who sends the slow requests takes time slices of the same two cores, and here sends them to a second server. What slow-2 has beyond it is the measured server's own.",
+        ),
     ),
     Suite(
         "websocket",
