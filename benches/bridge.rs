@@ -8,8 +8,9 @@
 //! | `bridge` | a request, or one part of it, on one thread |
 //! | `threads` | a request of N threads at once: the time of all over the requests of all |
 //! | `cpu` | the same in CPU time, which other processes' share of the machine does not show in: what a request costs a thread |
+//! | `control` | as `threads`, but arithmetic that shares nothing: how much of a second core the machine gives |
 
-use std::hint::spin_loop;
+use std::hint::{black_box, spin_loop};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -61,9 +62,23 @@ fn one_thread(c: &mut Criterion, site: &Site) {
     group.finish();
 }
 
+#[derive(Clone, Copy)]
+enum Work {
+    Requests,
+    Arithmetic,
+}
+
+/// About as long as a request.
+fn arithmetic(count: u64) {
+    for _ in 0..count {
+        let sum = (0..1000u64).fold(0u64, |sum, term| black_box(sum.rotate_left(5) ^ term));
+        black_box(sum);
+    }
+}
+
 /// Threads with a lane each, which are there before anything is timed.
 struct Crew {
-    orders: Vec<Sender<u64>>,
+    orders: Vec<Sender<(Work, u64)>>,
     reports: Receiver<Report>,
 }
 
@@ -90,10 +105,10 @@ impl Crew {
         }
     }
 
-    /// Every thread does `count` requests, all at once.
-    fn run(&self, count: u64) -> Vec<Report> {
+    /// Every thread does `count` of it, all at once.
+    fn run(&self, work: Work, count: u64) -> Vec<Report> {
         for order in &self.orders {
-            order.send(count).expect("a thread that works");
+            order.send((work, count)).expect("a thread that works");
         }
         let reports = self.orders.iter().map(|_| self.reports.recv());
         reports.map(|report| report.expect("a report")).collect()
@@ -105,13 +120,13 @@ fn work(
     site: &Site,
     index: usize,
     threads: usize,
-    orders: &Receiver<u64>,
+    orders: &Receiver<(Work, u64)>,
     report: &Sender<Report>,
     arrived: &AtomicUsize,
 ) {
     let mut lane = site.lane(index, GET);
     let mut round = 0;
-    while let Ok(count) = orders.recv() {
+    while let Ok((work, count)) = orders.recv() {
         round += threads;
         // A barrier that spins: waking a thread takes longer than many a request, and would count as the bridge's.
         arrived.fetch_add(1, Ordering::AcqRel);
@@ -119,7 +134,12 @@ fn work(
             spin_loop();
         }
         let (begun, cpu) = (Instant::now(), cpu_time());
-        lane.requests(count);
+        match work {
+            Work::Requests => {
+                lane.requests(count);
+            }
+            Work::Arithmetic => arithmetic(count),
+        }
         let cpu = cpu_time() - cpu;
         let ended = Instant::now();
         if report.send(Report { begun, ended, cpu }).is_err() {
@@ -135,7 +155,11 @@ fn cpu_time() -> Duration {
 }
 
 fn threads_at_once(c: &mut Criterion, site: &Site) {
-    for group_name in ["threads", "cpu"] {
+    for (group_name, work) in [
+        ("threads", Work::Requests),
+        ("cpu", Work::Requests),
+        ("control", Work::Arithmetic),
+    ] {
         let mut group = c.benchmark_group(group_name);
         // Every sample long enough that the ends of the threads, which never meet exactly, don't matter.
         group.sampling_mode(SamplingMode::Flat).sample_size(20);
@@ -144,7 +168,7 @@ fn threads_at_once(c: &mut Criterion, site: &Site) {
                 let crew = Crew::new(scope, site, threads);
                 group.bench_function(threads.to_string(), |b| {
                     b.iter_custom(|count| {
-                        let reports = crew.run(count);
+                        let reports = crew.run(work, count);
                         let total = if group_name == "cpu" {
                             reports.iter().map(|report| report.cpu).sum()
                         } else {

@@ -68,6 +68,8 @@ def _bench(arguments):
         parser.error(f"no such suite: {', '.join(unknown)}")
     if unknown := [name for name in options.arm if name not in ARMS and options.suites != ["parts"]]:
         parser.error(f"no such arm: {', '.join(unknown)}")
+    if not options.quick:
+        environment.alone()
     if options.suites == ["gate"]:
         return gate.main(options)
     if "gate" in options.suites:
@@ -155,6 +157,8 @@ def _probe(arguments):
         parser.error("--m0serve is one build for one interpreter: name it with --python")
     if unknown := [name for name in options.probes if name not in probes.PROBES and name != "all"]:
         parser.error(f"no such probe: {', '.join(unknown)}")
+    if not options.quick:
+        environment.alone()
     names = list(probes.PROBES) if "all" in options.probes else options.probes
     return probes.main(names, _interpreters(options.python), options)
 

@@ -6,6 +6,7 @@ under ${XDG_CACHE_HOME:-~/.cache}/m0serve/bench, keyed by the interpreter and th
 made once it holds the file .complete.
 """
 
+import fcntl
 import hashlib
 import json
 import os
@@ -38,6 +39,21 @@ def say(text):
 def cache():
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(base) / "m0serve" / "bench"
+
+
+def alone():
+    """Keeps the machine to this run until the process ends: two at once measure each other."""
+    folder = cache()
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = open(folder / "running.lock", "w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise Missing("another ci/bench or ci/probe is running; wait for its end, or end it") from None
+    _held.append(lock)
+
+
+_held = []
 
 
 def run(command, **more):

@@ -6,6 +6,7 @@ failed: a failed measurement is never read as a slow server.
 """
 
 import base64
+import contextlib
 import json
 import socket
 import subprocess
@@ -210,7 +211,11 @@ class Run:
         warmup = self.settings.warmup if warm else self.settings.warmup / 2
         # Kept connections warm a server for churn as well, and leave no port in TIME_WAIT.
         load.wrk(server.port, replace(case, close=False) if arm.keep_alive else case, warmup if arm.keep_alive else 0.5)
-        with load.SlowRequests(server.port, case.slow_path, case.slow) as slow:
+        with contextlib.ExitStack() as around:
+            slow_port = server.port
+            if case.elsewhere:
+                slow_port = around.enter_context(Server(arm, server.app, self.site)).port
+            slow = around.enter_context(load.SlowRequests(slow_port, case.slow_path, case.slow))
             measured = self._under_load(server, lambda: load.wrk(server.port, case, self.settings.seconds))
         measured.update(slow_finished=slow.finished, time_wait_before=left, drained_s=round(waited, 1))
         self._judge(arm, case, measured)

@@ -117,12 +117,15 @@ def isolation(probing, outcome):
 
 
 def scaling(probing, outcome):
-    """A second loop doubles what a CPU-bound view gets; with the GIL brought back it does not."""
+    """A second loop doubles what a CPU-bound view gets; with the GIL brought back it does not.
+
+    Without standbys: one loop's would take the second core too.
+    """
     if probing.site.interpreter != FREE_THREADED:
         outcome.note("left out: only a build without a GIL can scale in one process")
         return
     case = Case("busy", path="/busy?ms=1")
-    one, two = ARMS["m0serve-pool"], ARMS["m0serve-t2-pool"]
+    one, two = ARMS["m0serve-inline"], ARMS["m0serve-t2"]
     gil = {"PYTHON_GIL": "1"}
     found = probing.alternated({"one": (one, {}), "two": (two, {}), "one, GIL": (one, gil), "two, GIL": (two, gil)}, [case])
     outcome.expect("two loops to one", found["two", "busy"]["rps"] / found["one", "busy"]["rps"], "≥", 1.8, "×")
