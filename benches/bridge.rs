@@ -10,6 +10,9 @@
 //! | `cpu` | the same in CPU time, which other processes' share of the machine does not show in: what a request costs a thread |
 //! | `control` | as `threads`, but arithmetic that shares nothing: how much of a second core the machine gives |
 
+#[path = "shared/browser.rs"]
+mod browser;
+
 use std::hint::{black_box, spin_loop};
 use std::path::Path;
 use std::sync::Arc;
@@ -18,24 +21,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
+use browser::GET;
 use criterion::{Criterion, SamplingMode};
 use m0serve::python::bench::{Part, Site};
 use rustix::time::{ClockId, clock_gettime};
-
-const GET: &[u8] = b"GET / HTTP/1.1\r\n\
-    Host: 127.0.0.1:8000\r\n\
-    Connection: keep-alive\r\n\
-    Cache-Control: max-age=0\r\n\
-    sec-ch-ua: \"Chromium\";v=\"130\", \"Not?A_Brand\";v=\"99\"\r\n\
-    Upgrade-Insecure-Requests: 1\r\n\
-    User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/130.0.0.0 Safari/537.36\r\n\
-    Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8\r\n\
-    Sec-Fetch-Site: none\r\n\
-    Sec-Fetch-Mode: navigate\r\n\
-    Accept-Encoding: gzip, deflate, br, zstd\r\n\
-    Accept-Language: en-GB,en;q=0.9,de;q=0.8\r\n\
-    Cookie: sessionid=0123456789abcdef0123456789abcdef; csrftoken=fedcba9876543210fedcba9876543210\r\n\
-    \r\n";
 
 const PARTS: [(&str, Part); 7] = [
     ("environ", Part::Environ),
@@ -68,7 +57,7 @@ enum Work {
     Arithmetic,
 }
 
-/// About as long as a request.
+/// Of the order of a request.
 fn arithmetic(count: u64) {
     for _ in 0..count {
         let sum = (0..1000u64).fold(0u64, |sum, term| black_box(sum.rotate_left(5) ^ term));
