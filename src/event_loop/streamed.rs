@@ -13,7 +13,7 @@ use super::{Connection, Loop};
 use crate::exchange::Gone;
 
 /// Something happened to a connection whose request runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Knock {
     /// [`Connection::key`]
     pub key: usize,
@@ -50,37 +50,34 @@ impl Loop {
     }
 
     pub(super) fn knock(&mut self, key: usize, event: &Event) {
-        if let Some(knocks) = &mut self.knocks {
-            knocks.push(Knock {
-                key,
-                hung_up: event.is_read_closed(),
-                broken: event.is_error() || event.is_write_closed(),
-                due: false,
-            });
-        }
+        self.tell(Knock {
+            key,
+            hung_up: event.is_read_closed(),
+            broken: event.is_error() || event.is_write_closed(),
+            due: false,
+        });
     }
 
     pub(super) fn knock_due(&mut self, key: usize) {
+        self.tell(Knock {
+            key,
+            due: true,
+            ..Knock::default()
+        });
+    }
+
+    fn tell(&mut self, knock: Knock) {
         if let Some(knocks) = &mut self.knocks {
-            knocks.push(Knock {
-                key,
-                hung_up: false,
-                broken: false,
-                due: true,
-            });
+            knocks.push(knock);
         }
     }
 
     /// The connection's owner has not read all that is there: it is knocked at with the next turn, since no edge will come.
     pub fn knock_again(&mut self, connection: &Connection) {
-        if let Some(knocks) = &mut self.knocks {
-            knocks.push(Knock {
-                key: connection.key(),
-                hung_up: false,
-                broken: false,
-                due: false,
-            });
-        }
+        self.tell(Knock {
+            key: connection.key(),
+            ..Knock::default()
+        });
     }
 
     /// The connection's owner waits for the client, to take what is buffered or for what `awaits` says: a knock comes when
