@@ -1,23 +1,14 @@
 """The GIL that comes back on a free-threaded build under ASGI threads: served on, and said so once."""
 
 import pytest
-from asking import APPS, FREE_THREADED
-from harness import oldext
-from harness.oldext import SAID
+from asking import APPS
+from harness.oldext import SAID, extension, on_free_threaded_builds  # noqa: F401
 from harness.serving import environment
 from harness.wire import get
 
-pytestmark = pytest.mark.skipif(not FREE_THREADED, reason="a GIL build has nothing to bring back")
+pytestmark = on_free_threaded_builds
 
 LOOPS = [("--loop", "asyncio"), ("--loop", "asyncio", "--threads", "2")]
-
-
-@pytest.fixture(scope="module")
-def extension(tmp_path_factory):
-    """The folder of an extension module that says nothing about the GIL."""
-    folder = tmp_path_factory.mktemp("oldext")
-    oldext.build(folder)
-    return folder
 
 
 def until_said(server, clients, words):

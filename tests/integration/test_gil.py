@@ -1,25 +1,10 @@
 """The GIL that comes back on a free-threaded build: served on, said so, and the handlers take turns from then on."""
 
-import sysconfig
-
-import pytest
-
-from harness import oldext
-from harness.oldext import SAID
+from harness.oldext import SAID, extension, on_free_threaded_builds  # noqa: F401
 from harness.serving import environment
 from harness.wire import get
 
-pytestmark = pytest.mark.skipif(
-    not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="a GIL build has nothing to bring back"
-)
-
-
-@pytest.fixture(scope="module")
-def extension(tmp_path_factory):
-    """The folder of an extension module that says nothing about the GIL."""
-    folder = tmp_path_factory.mktemp("oldext")
-    oldext.build(folder)
-    return folder
+pytestmark = on_free_threaded_builds
 
 
 def test_an_import_at_the_start(serve, mode, extension):
