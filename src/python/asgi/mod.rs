@@ -83,6 +83,8 @@ fn prepare(py: Attached) -> Result<(), Raised> {
         glue: glue(py)?.into_ptr(),
     };
     let _ = CLASSES.set(made);
+    // For the strings that it interns: as `wsgi::environ::intern_keys`.
+    drop(scope::Scopes::make(py, "")?);
     // Instances of these come and go with many requests, and C deallocators count their class (docs/cpython-facts.md).
     for name in [c"Task", c"Future"] {
         let class = py.attribute(&asyncio, name)?;

@@ -120,3 +120,37 @@ fn constants_of_compiled_code_are_immortal() {
         assert_eq!(mortal(), "[]");
     });
 }
+
+/// Were they a handler's, they would lie among the strings that it counts (`wsgi::environ::intern_keys`).
+#[test]
+fn keys_of_environs_are_interned_before_there_are_handlers() {
+    start();
+    let keys = [
+        "REQUEST_METHOD",
+        "PATH_INFO",
+        "SERVER_SOFTWARE",
+        "HTTP_HOST",
+        "HTTP_ACCEPT_ENCODING",
+        "HTTP_X_FORWARDED_PORT",
+        "HTTP_TRACEPARENT",
+        "wsgi.input",
+        "wsgi.file_wrapper",
+        "OPTIONS",
+    ];
+    ThreadState::make().attached(|py| {
+        let is_interned = |text: &str| {
+            let made = py.latin1(text.as_bytes()).unwrap().into_ptr();
+            let mut interned = made;
+            // SAFETY: attached; replaces our reference by one to the string that was interned before, if there is one.
+            let interned = unsafe {
+                ffi::PyUnicode_InternInPlace(&mut interned);
+                Owned::new(interned).unwrap()
+            };
+            interned.ptr() != made
+        };
+        assert!(!is_interned("HTTP_NOBODY_SENDS_THIS"));
+        for key in keys {
+            assert!(is_interned(key), "{key}");
+        }
+    });
+}

@@ -2,7 +2,8 @@
 //! own put over it.
 //!
 //! Owns, per handler thread, the template and the caches that spare making the same string again. Everything in here was
-//! made by its thread, so that no two threads count references of the same object. Runs attached.
+//! made by its thread, so that no two threads count references of the same object, but for the keys, which are interned.
+//! Runs attached.
 
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -57,6 +58,22 @@ pub struct Environ {
     local: Option<Endpoint>,
     decoded: Vec<u8>,
     text: String,
+}
+
+/// Interns what every thread's environs share, on the main thread. A handler that interned it first would have it beside
+/// strings whose references it counts, and each of its counts would take the cache line from all who read a key there
+/// (docs/performance.md).
+pub fn intern_keys(py: Attached) -> Result<(), Raised> {
+    let none = py.none();
+    let fixed = Fixed {
+        root_path: "",
+        underscores: UnderscoreNames::Drop,
+        multithread: true,
+        errors: &none,
+        empty_input: &none,
+        file_wrapper: &none,
+    };
+    Environ::make(py, &fixed).map(drop)
 }
 
 /// `GET` is what the template has.

@@ -69,6 +69,7 @@ pub fn prepare(py: Attached) -> Result<(), Raised> {
         file_wrapper: file_wrapper::class(py)?,
     };
     let _ = CLASSES.set(made);
+    environ::intern_keys(py)?;
     // Instances of these come and go with many requests, and C deallocators count their class (docs/cpython-facts.md).
     let io = py.import(c"io")?;
     for name in [c"BytesIO", c"StringIO", c"TextIOWrapper", c"BufferedReader"] {
