@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::time::Duration;
 
 use super::deadlines::{self, Millis};
+use super::kept::KEPT_BYTES;
 use super::mailbox::Mailbox;
 use super::seat::Seat;
 use crate::config::Timeouts;
@@ -204,7 +205,7 @@ impl Connection {
         self.phase = Phase::Flushing;
     }
 
-    /// A job's view has run: what it left is sent as far as the socket takes it.
+    /// A job's view has run.
     pub fn complete(&mut self, progress: Progress) {
         self.suspended = match progress {
             Progress::Done => None,
@@ -212,8 +213,13 @@ impl Connection {
         };
         self.answered();
         self.progressed = true;
-        // A lost client is found again by `step`, which closes.
-        let _ = self.exchange.flush();
+    }
+
+    /// Whether its answer is whole, short and all there is to be said to the client.
+    pub(super) fn may_be_kept(&self) -> bool {
+        let ends_well = matches!(self.exchange.ending, Ending::KeepAlive | Ending::Close);
+        let pending = self.exchange.pending();
+        self.suspended.is_none() && ends_well && pending > 0 && pending <= KEPT_BYTES
     }
 
     /// The loop's own driver has run the job; an edge may have come if somebody else drove in between.
@@ -547,9 +553,11 @@ impl Connection {
         }
     }
 
-    /// By a handler that doesn't hold the loop: the connection waits for its next request where it is, or goes to the
-    /// loop if it needs more than that. `complete` was called before.
+    /// By a handler that doesn't hold the loop: the answer is sent as far as the socket takes it, and the connection waits
+    /// for its next request where it is, or goes to the loop if it needs more than that. `complete` was called before.
     pub fn give_back(mut self: Box<Self>, mailbox: &Mailbox) {
+        // A lost client is found again by `step`, which closes.
+        let _ = self.exchange.flush();
         let common = Arc::clone(&self.exchange.common);
         let quiet = self.suspended.is_none()
             && self.exchange.pending() == 0

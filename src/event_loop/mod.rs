@@ -27,6 +27,7 @@ mod accept;
 mod bell;
 mod conn;
 mod deadlines;
+mod kept;
 mod mailbox;
 mod seat;
 mod streamed;
@@ -37,6 +38,7 @@ use conn::Step;
 pub use conn::{Connection, Piece, RawRead};
 pub use deadlines::Millis;
 use deadlines::{Clock, Deadlines};
+use kept::Kept;
 use mailbox::Mail;
 pub use mailbox::Mailbox;
 pub(crate) use seat::Seat;
@@ -80,6 +82,7 @@ pub struct Loop {
     deadlines: Deadlines,
     clock: Clock,
     jobs: Worker<Job>,
+    kept: Kept,
     spare: SpareBuffers,
     common: Arc<Common>,
     local_answers: Option<Arc<dyn LocalAnswers>>,
@@ -130,6 +133,7 @@ impl Loop {
                     deadlines: Deadlines::default(),
                     clock: Clock::start(),
                     jobs: Worker::new_fifo(),
+                    kept: Kept::default(),
                     spare: SpareBuffers::default(),
                     common: Arc::clone(common),
                     local_answers: local_answers.clone(),
@@ -162,6 +166,7 @@ impl Loop {
 
     /// The first half of a turn.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        self.send_kept();
         let timeout = match (timeout, self.next_deadline()) {
             (Some(asked), Some(due)) => Some(asked.min(due)),
             (asked, due) => asked.or(due),
@@ -301,12 +306,6 @@ impl Loop {
         self.common.open.fetch_sub(1, Ordering::Relaxed);
         self.mailbox.connections(-1);
         connection.close();
-    }
-
-    /// A job's connection comes back with its answer, from the driver itself.
-    pub fn settle(&mut self, mut connection: Job) {
-        connection.hear_knock();
-        self.advance(connection);
     }
 
     pub fn next_job(&mut self) -> Option<Job> {

@@ -54,6 +54,8 @@ impl<F: HandlerFactory> Shared<F> {
     pub(super) fn drive(&self, mut held: Box<Loop>, handler: &mut F::Handler) -> Duty {
         let station = &self.stations[held.index()];
         let mut aside = Aside::default();
+        // Of a driver that was stuck.
+        held.send_kept();
         loop {
             let mut timeout = None;
             let mut now = self.now();

@@ -470,7 +470,7 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Runs a job's view and sends what the socket takes of its response.
+/// Runs a job's view.
 fn run<H: Handler>(job: &mut Job, handler: &mut H) {
     turn_slice::view_begins();
     let suspended = job.take_suspended();

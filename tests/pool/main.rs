@@ -6,6 +6,7 @@ mod drain;
 mod edges;
 mod fairness;
 mod harness;
+mod kept;
 mod limits;
 mod lives;
 mod stranding;

@@ -263,6 +263,9 @@ impl Executor {
                 break;
             }
         }
+        if let Some(event_loop) = &mut *self.event_loop.borrow_mut() {
+            event_loop.send_kept();
+        }
         self.send_held(py);
         drop(inside);
         self.gil.count(py, &self.turns);

@@ -19,7 +19,7 @@ use super::message::{self, Message};
 use super::scope::set;
 use super::socket::Socket;
 use crate::event_loop::{Awaits, Connection};
-use crate::exchange::{Exchange, Gone, Room};
+use crate::exchange::{Exchange, Gone};
 use crate::http1::ResponseHead;
 
 /// `send` suspends when more than this waits for the client …
@@ -393,25 +393,22 @@ impl Request {
         executor: &Executor,
         mut held: std::cell::RefMut<'_, Option<Box<Connection>>>,
     ) -> Result<Sent, Raised> {
+        if self.stage.get() == Stage::Complete {
+            let Some(connection) = held.take() else {
+                return Err(self.disconnected(py));
+            };
+            drop(held);
+            executor.release(py, connection);
+            self.wake_all(py, executor);
+            return Ok(Sent::Done);
+        }
         let Some(connection) = &mut *held else {
             return Err(self.disconnected(py));
         };
-        match connection.flush() {
-            Err(Gone) => {
-                drop(held);
-                self.end_connection(py, executor, false);
-                return Err(self.disconnected(py));
-            }
-            Ok(Room::Free | Room::Full) => {}
-        }
-        if self.stage.get() == Stage::Complete {
-            let connection = held.take();
+        if connection.flush() == Err(Gone) {
             drop(held);
-            if let Some(connection) = connection {
-                executor.release(py, connection);
-            }
-            self.wake_all(py, executor);
-            return Ok(Sent::Done);
+            self.end_connection(py, executor, false);
+            return Err(self.disconnected(py));
         }
         let pending = connection.exchange().pending();
         if pending == 0 {

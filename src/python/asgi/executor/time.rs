@@ -42,6 +42,9 @@ impl Executor {
         let queued = match &mut *self.event_loop.borrow_mut() {
             Some(event_loop) => {
                 give(event_loop, connection);
+                if !self.in_turn.get() {
+                    event_loop.send_kept();
+                }
                 event_loop.queued()
             }
             None => 0,
