@@ -53,6 +53,11 @@ def browser(tmp_path):
             "--disable-gpu",
             "--disable-dev-shm-usage",
             "--no-first-run",
+            # Nothing of its own is to be fetched.
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--disable-quic",
             "--remote-debugging-port=0",
             "--remote-allow-origins=*",
             f"--user-data-dir={tmp_path}",
