@@ -29,6 +29,7 @@ use buffers::BufferSet;
 pub(crate) use buffers::SpareBuffers;
 pub use date::http_date;
 pub use handler::{Handler, HandlerFactory, LocalAnswers, Progress};
+pub use sending::is_large;
 
 /// A streamed response keeps at most this many bytes waiting for a slow client; beyond it the view waits.
 /// Sixteen full socket writes: enough to keep a fast client busy, small enough that a thousand slow ones cost 256 MiB at most.
@@ -371,10 +372,14 @@ impl Exchange {
         self.head.upgrade
     }
 
-    /// Buffers a piece of the body. No I/O.
+    /// Buffers a piece of the body; of a large one only what the socket does not take at once.
     pub fn push(&mut self, chunk: &[u8]) {
         self.body_bytes += chunk.len() as u64;
-        self.writer.data(chunk, &mut self.out);
+        if is_large(chunk) {
+            self.push_large(chunk);
+        } else {
+            self.writer.data(chunk, &mut self.out);
+        }
     }
 
     pub fn may_wait(&self) -> bool {
@@ -519,3 +524,6 @@ impl Exchange {
         self.head.fields = Vec::new();
     }
 }
+
+#[cfg(test)]
+mod tests;

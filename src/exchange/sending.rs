@@ -20,7 +20,40 @@ const WAIT_STEP: Duration = Duration::from_millis(50);
 /// that streams.
 const FILE_SHARE: u64 = 512 * 1024;
 
+/// Longer pieces of a body are sent from where they lie: copying them costs more than a system call.
+const LARGE: usize = 32 * 1024;
+
+/// Whether sending is tried with [`Exchange::push`] already: with the interpreter detached, please.
+pub fn is_large(chunk: &[u8]) -> bool {
+    chunk.len() > LARGE
+}
+
 impl Exchange {
+    /// Sends what is buffered and the piece behind it as far as the socket takes them, and buffers the rest.
+    pub(super) fn push_large(&mut self, chunk: &[u8]) {
+        let allowed = self.writer.data_frame(chunk.len() as u64, &mut self.out);
+        let mut rest = &chunk[..allowed as usize];
+        if !rest.is_empty() && self.ending != Ending::Gone {
+            let pending = self.pending();
+            match self.stream.send_two(&self.out[self.sent..], rest) {
+                Ok(n) => {
+                    self.common.counters.add(Counter::Sent, n as u64);
+                    self.sent += n.min(pending);
+                    rest = &rest[n.saturating_sub(pending)..];
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // Whoever flushes next is told.
+                Err(_) => drop(self.lose()),
+            }
+        }
+        if self.pending() == 0 {
+            self.out.clear();
+            self.sent = 0;
+        }
+        self.out.extend_from_slice(rest);
+        self.writer.data_frame_end(&mut self.out);
+    }
+
     /// Sends what the socket takes and never blocks. With the interpreter detached, please.
     pub fn flush(&mut self) -> Result<Room, Gone> {
         if self.ending == Ending::Gone {

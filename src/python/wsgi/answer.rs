@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use super::super::ffi::PyObject;
 use super::super::object::{Attached, Exception, Raised};
 use super::fields;
-use crate::exchange::{Exchange, Gone, Room};
+use crate::exchange::{Exchange, Gone, Room, is_large};
 use crate::http1::{BodySize, ResponseHead};
 
 /// How far an answer has come.
@@ -198,9 +198,15 @@ impl Answer {
 
     /// The whole answer at once.
     #[inline]
-    pub fn respond(&self, state: &State, body: &[u8]) {
-        // SAFETY: between `open` and `close`, no other reference is alive.
-        unsafe { self.exchange() }.respond(&self.head.borrow(), body);
+    pub fn respond(&self, py: Attached, state: &State, body: &[u8]) {
+        let head = self.head.borrow();
+        // SAFETY: between `open` and `close`, no other reference is alive, and none is made while the thread is detached.
+        let exchange = unsafe { self.exchange() };
+        if is_large(body) {
+            py.detached(|| exchange.respond(&head, body));
+        } else {
+            exchange.respond(&head, body);
+        }
         state.stage.set(Stage::Sent);
     }
 
@@ -225,12 +231,17 @@ impl Answer {
     }
 
     /// Buffers a piece of the body, and the head before the first.
-    pub fn push(&self, state: &State, chunk: &[u8], size: BodySize) {
+    pub fn push(&self, py: Attached, state: &State, chunk: &[u8], size: BodySize) {
         if state.stage.get() == Stage::Held {
             self.start(state, size);
         }
-        // SAFETY: between `open` and `close`, no other reference is alive.
-        unsafe { self.exchange() }.push(chunk);
+        // SAFETY: as in `respond`.
+        let exchange = unsafe { self.exchange() };
+        if is_large(chunk) {
+            py.detached(|| exchange.push(chunk));
+        } else {
+            exchange.push(chunk);
+        }
         if state.room.get() != u64::MAX {
             state
                 .room

@@ -253,7 +253,7 @@ impl Desk {
             let item = item(py, result, 0)?;
             let chunk = chunk(py, &item)?;
             if pair.state().stage() == Stage::Held {
-                self.answer.respond(pair.state(), chunk);
+                self.answer.respond(py, pair.state(), chunk);
                 return Ok(());
             }
         }
@@ -267,7 +267,7 @@ impl Desk {
         let size = BodySize::Known(chunks.iter().map(|chunk| chunk.len() as u64).sum());
         self.check_started(py, pair)?;
         for chunk in chunks {
-            self.answer.push(pair.state(), chunk, size);
+            self.answer.push(py, pair.state(), chunk, size);
         }
         self.answer.finish(pair.state());
         Ok(())

@@ -162,7 +162,7 @@ impl Desk {
                 true => BodySize::Known(chunk.len() as u64),
                 false => BodySize::Unknown,
             };
-            self.answer.push(pair.state(), chunk, size);
+            self.answer.push(py, pair.state(), chunk, size);
             drop(item);
             if self.answer.flush(py)? == Room::Full {
                 if !self.answer.may_wait() {

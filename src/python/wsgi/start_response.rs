@@ -303,7 +303,7 @@ unsafe extern "C" fn call_write(
             bytes_of(body)
         };
         if !bytes.is_empty() {
-            answer.push(state, bytes, BodySize::Unknown);
+            answer.push(py, state, bytes, BodySize::Unknown);
             let sent = answer.flush(py).and_then(|room| {
                 // Where the thread must not wait, the rest stays in memory: nobody else would drive the loop, and the
                 // application can't be suspended in the middle of a call.
