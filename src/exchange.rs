@@ -372,14 +372,14 @@ impl Exchange {
         self.head.upgrade
     }
 
-    /// Buffers a piece of the body; of a large one only what the socket does not take at once.
-    pub fn push(&mut self, chunk: &[u8]) {
+    /// Buffers a piece of the body; of a large one only what the socket does not take at once. True if something was sent.
+    pub fn push(&mut self, chunk: &[u8]) -> bool {
         self.body_bytes += chunk.len() as u64;
         if is_large(chunk) {
-            self.push_large(chunk);
-        } else {
-            self.writer.data(chunk, &mut self.out);
+            return self.push_large(chunk);
         }
+        self.writer.data(chunk, &mut self.out);
+        false
     }
 
     pub fn may_wait(&self) -> bool {

@@ -218,8 +218,13 @@ impl Connection {
     /// Whether its answer is whole, short and all there is to be said to the client.
     pub(super) fn may_be_kept(&self) -> bool {
         let ends_well = matches!(self.exchange.ending, Ending::KeepAlive | Ending::Close);
-        let pending = self.exchange.pending();
-        self.suspended.is_none() && ends_well && pending > 0 && pending <= KEPT_BYTES
+        let unsent = self.exchange.unsent();
+        self.suspended.is_none() && ends_well && unsent > 0 && unsent <= KEPT_BYTES
+    }
+
+    /// Buffers a piece of the body, or sends it.
+    pub fn push(&mut self, piece: &[u8]) {
+        self.progressed |= self.exchange.push(piece);
     }
 
     /// The loop's own driver has run the job; an edge may have come if somebody else drove in between.

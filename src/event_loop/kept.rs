@@ -6,7 +6,8 @@
 //! of a driver that is stuck in a view with the loop.
 //!
 //! Where nobody comes to the rescue, a view that takes long after all delays the few answers before it as if their
-//! requests had come [`KEPT_FOR`] later, behind it. Then none is kept for a [`PAUSE`].
+//! requests had come [`KEPT_FOR`] later, behind it; what an ASGI application does after its answer without an await delays
+//! that one as well. Then none is kept for a [`PAUSE`].
 
 #![forbid(unsafe_code)]
 
@@ -47,11 +48,19 @@ impl Patience {
             self.since = (!pauses).then_some(now);
             return !pauses;
         };
-        let waited = now - since;
-        if waited >= TOO_LONG {
+        now - since < KEPT_FOR
+    }
+
+    /// They are sent. True if they waited too long.
+    fn ends(&mut self, now: Instant) -> bool {
+        let too_long = self
+            .since
+            .take()
+            .is_some_and(|since| now - since >= TOO_LONG);
+        if too_long {
             self.paused_until = Some(now + PAUSE);
         }
-        waited < KEPT_FOR
+        too_long
     }
 }
 
@@ -70,9 +79,14 @@ impl Loop {
         }
     }
 
-    /// Sends the answers that were kept.
+    /// Sends the answers that were kept. A client's next request may be a job after that.
     pub fn send_kept(&mut self) {
-        self.kept.patience.since = None;
+        if self.kept.answers.is_empty() {
+            return;
+        }
+        if self.kept.patience.ends(Instant::now()) {
+            self.clock.tick();
+        }
         let mut answers = std::mem::take(&mut self.kept.answers);
         for connection in answers.drain(..) {
             self.advance(connection);
@@ -92,7 +106,7 @@ mod tests {
         assert!(patience.lasts(begun));
         assert!(patience.lasts(begun + KEPT_FOR / 2));
         assert!(!patience.lasts(begun + KEPT_FOR));
-        patience.since = None;
+        assert!(!patience.ends(begun + KEPT_FOR));
         assert!(patience.lasts(begun + KEPT_FOR));
     }
 
@@ -102,9 +116,9 @@ mod tests {
         let begun = Instant::now();
         assert!(patience.lasts(begun));
         let long = begun + TOO_LONG;
+        assert!(patience.ends(long));
         assert!(!patience.lasts(long));
-        patience.since = None;
-        assert!(!patience.lasts(long));
+        assert!(!patience.ends(long));
         assert!(!patience.lasts(long + PAUSE - Duration::from_nanos(1)));
         assert!(patience.lasts(long + PAUSE));
     }

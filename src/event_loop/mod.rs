@@ -168,6 +168,8 @@ impl Loop {
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.send_kept();
         let timeout = match (timeout, self.next_deadline()) {
+            // That has made a job of the next request of a client that got its answer.
+            (None, _) if !self.jobs.is_empty() => Some(Duration::ZERO),
             (Some(asked), Some(due)) => Some(asked.min(due)),
             (asked, due) => asked.or(due),
         };

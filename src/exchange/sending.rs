@@ -30,13 +30,16 @@ pub fn is_large(chunk: &[u8]) -> bool {
 
 impl Exchange {
     /// Sends what is buffered and the piece behind it as far as the socket takes them, and buffers the rest.
-    pub(super) fn push_large(&mut self, chunk: &[u8]) {
+    /// True if something was sent.
+    pub(super) fn push_large(&mut self, chunk: &[u8]) -> bool {
+        let mut sent = 0;
         let allowed = self.writer.data_frame(chunk.len() as u64, &mut self.out);
         let mut rest = &chunk[..allowed as usize];
         if !rest.is_empty() && self.ending != Ending::Gone {
             let pending = self.pending();
             match self.stream.send_two(&self.out[self.sent..], rest) {
                 Ok(n) => {
+                    sent = n;
                     self.common.counters.add(Counter::Sent, n as u64);
                     self.sent += n.min(pending);
                     rest = &rest[n.saturating_sub(pending)..];
@@ -52,6 +55,7 @@ impl Exchange {
         }
         self.out.extend_from_slice(rest);
         self.writer.data_frame_end(&mut self.out);
+        sent > 0
     }
 
     /// Sends what the socket takes and never blocks. With the interpreter detached, please.
@@ -206,6 +210,14 @@ impl Exchange {
 
     fn write_timeout(&self) -> Duration {
         self.common.timeouts.write
+    }
+
+    /// How long an answer is of which nothing was sent; 0 for others.
+    pub(crate) fn unsent(&self) -> usize {
+        match self.sent {
+            0 => self.out.len(),
+            _ => 0,
+        }
     }
 
     /// Bytes that wait for the client to read.

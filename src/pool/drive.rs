@@ -96,6 +96,7 @@ impl<F: HandlerFactory> Shared<F> {
                     break;
                 }
             }
+            held.send_kept();
             if held.is_drained() {
                 return Duty::Stop;
             }

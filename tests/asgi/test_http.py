@@ -1,5 +1,6 @@
 """Requests and responses over HTTP: receive, send, their order, and what goes wrong."""
 
+import contextlib
 import socket
 
 import pytest
@@ -44,6 +45,20 @@ def test_a_body_is_received_while_it_comes(bare):
         assert connection.read_chunk() == b"first"
         connection.send(b"later")
         assert connection.read_chunk() == b"later"
+
+
+def test_answers_of_a_burst_do_not_wait_for_requests_that_go_on(bare):
+    with contextlib.ExitStack() as stack:
+        short, going_on = ([stack.enter_context(bare.connect()) for _ in range(8)] for _ in range(2))
+        for _ in range(30):
+            for one, other in zip(short, going_on):
+                one.send(wire.get("/"))
+                other.send(b"POST /read HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n")
+            for one in short:
+                assert one.read_response().body == b"Hello, World!"
+            for other in going_on:
+                other.send(b"x")
+                assert other.read_response().body == summed(b"x")
 
 
 def test_a_client_sends_no_faster_than_it_is_received(lone):

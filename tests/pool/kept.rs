@@ -20,6 +20,11 @@ struct Burst {
 
 impl Burst {
     fn of(count: usize) -> Burst {
+        Burst::pipelining(count, 1)
+    }
+
+    /// Each has sent so many requests, of which the first is a job.
+    fn pipelining(count: usize, requests: usize) -> Burst {
         let (listener, address) = listen();
         let common = Arc::new(Common::new(Limits::default(), Timeouts::default(), true));
         let mut the_loop = Loop::make(1, Arc::from([listener]), &common, None)
@@ -27,11 +32,17 @@ impl Burst {
             .remove(0);
         let mut clients: Vec<TcpStream> = (0..count).map(|_| connect(address)).collect();
         for (number, client) in clients.iter_mut().enumerate() {
-            ask(client, &format!("/?{number}"));
+            for _ in 0..requests {
+                ask(client, &format!("/?{number}"));
+            }
         }
         let begun = Instant::now();
         while the_loop.queued() < count {
             assert!(begun.elapsed() < PATIENCE, "never: all requests are jobs");
+            the_loop.turn(Some(Duration::from_millis(1))).unwrap();
+        }
+        // All edges so far have been seen.
+        for _ in 0..3 {
             the_loop.turn(Some(Duration::from_millis(1))).unwrap();
         }
         Burst { the_loop, clients }
@@ -137,6 +148,20 @@ fn a_connection_that_is_to_close_closes_after_its_kept_answer() {
     let client = &mut burst.clients[number];
     assert_eq!(answer(client), Some((200, b"last".to_vec())));
     assert_eq!(client.read(&mut [0]).unwrap(), 0);
+}
+
+#[test]
+fn a_request_behind_a_kept_answer_is_a_job_and_the_loop_does_not_wait() {
+    let mut burst = Burst::pipelining(2, 2);
+    burst.settle_one(b"short");
+    // A thief has it, and is long about it.
+    let _other = burst.the_loop.next_job();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        burst.the_loop.wait(None).unwrap();
+        sender.send(burst.the_loop.queued()).unwrap();
+    });
+    assert_eq!(receiver.recv_timeout(PATIENCE), Ok(1));
 }
 
 /// Bursts of short requests with one behind them that is stuck: its loop is rescued, and the kept answers with it.

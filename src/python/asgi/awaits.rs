@@ -4,6 +4,7 @@
 //! task or a coroutine frame, and what can be had at once is had without suspending.
 
 use std::cell::Cell;
+use std::ffi::CStr;
 use std::ptr;
 
 use super::super::ffi::{self, PyObject, PyTypeObject};
@@ -38,23 +39,31 @@ pub enum Poll {
     Wait(Owned),
 }
 
-const COROUTINE: &[Method] = &[
-    Method {
-        name: c"send",
-        function: send,
-        doc: c"As a coroutine's.",
-    },
-    Method {
-        name: c"throw",
-        function: throw,
-        doc: c"As a coroutine's.",
-    },
-    Method {
-        name: c"close",
-        function: close,
-        doc: c"As a coroutine's.",
-    },
-];
+/// The methods that a coroutine has (PEP 492).
+pub const fn coroutine(
+    send: ffi::PyCFunctionFast,
+    throw: ffi::PyCFunctionFast,
+    close: ffi::PyCFunctionFast,
+) -> [Method; 3] {
+    const DOC: &CStr = c"As a coroutine's.";
+    [
+        Method {
+            name: c"send",
+            function: send,
+            doc: DOC,
+        },
+        Method {
+            name: c"throw",
+            function: throw,
+            doc: DOC,
+        },
+        Method {
+            name: c"close",
+            function: close,
+            doc: DOC,
+        },
+    ]
+}
 
 pub fn class(py: Attached) -> Result<*mut PyTypeObject, Raised> {
     Class {
@@ -62,7 +71,7 @@ pub fn class(py: Attached) -> Result<*mut PyTypeObject, Raised> {
         doc: c"What receive() and send() return",
         size: size_of::<Await>(),
         flags: ffi::Py_TPFLAGS_DISALLOW_INSTANTIATION,
-        methods: COROUTINE,
+        methods: const { &coroutine(send, throw, close) },
         members: Vec::new(),
         getters: Vec::new(),
         slots: vec![
@@ -254,23 +263,7 @@ pub fn done(py: Attached) -> Result<*mut PyObject, Raised> {
         doc: c"An awaitable that is done",
         size: size_of::<PyObject>(),
         flags: ffi::Py_TPFLAGS_DISALLOW_INSTANTIATION,
-        methods: &[
-            Method {
-                name: c"send",
-                function: done_send,
-                doc: c"As a coroutine's.",
-            },
-            Method {
-                name: c"throw",
-                function: done_throw,
-                doc: c"As a coroutine's.",
-            },
-            Method {
-                name: c"close",
-                function: done_close,
-                doc: c"As a coroutine's.",
-            },
-        ],
+        methods: const { &coroutine(done_send, done_throw, done_close) },
         members: Vec::new(),
         getters: Vec::new(),
         slots: vec![

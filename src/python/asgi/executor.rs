@@ -263,9 +263,7 @@ impl Executor {
                 break;
             }
         }
-        if let Some(event_loop) = &mut *self.event_loop.borrow_mut() {
-            event_loop.send_kept();
-        }
+        self.send_kept();
         self.send_held(py);
         drop(inside);
         self.gil.count(py, &self.turns);
@@ -295,9 +293,20 @@ impl Executor {
         let (mut began, mut all_ended) = (false, true);
         while let Some(job) = self.next_job() {
             began = true;
-            all_ended &= self.begin(py, job);
+            if !self.begin(py, job) {
+                all_ended = false;
+                // One that goes on has no answer to keep the time of the others with.
+                self.send_kept();
+            }
         }
         began && all_ended
+    }
+
+    /// Sends the answers that our loop has kept.
+    fn send_kept(&self) {
+        if let Some(event_loop) = &mut *self.event_loop.borrow_mut() {
+            event_loop.send_kept();
+        }
     }
 
     #[inline]

@@ -152,9 +152,7 @@ impl Request {
         if self.has_file() {
             return Ok(Sent::Full);
         }
-        if self.gone.get() {
-            return Err(self.disconnected(py));
-        }
+        self.check_here(py)?;
         Ok(Sent::Done)
     }
 

@@ -353,6 +353,14 @@ impl Request {
         py.raise(Exception::BrokenPipe, "the client has disconnected")
     }
 
+    /// That error, if so.
+    pub(super) fn check_here(&self, py: Attached) -> Result<(), Raised> {
+        match self.gone.get() {
+            true => Err(self.disconnected(py)),
+            false => Ok(()),
+        }
+    }
+
     pub(super) fn take_room(&self, length: u64) {
         let room = self.room.get();
         if room != u64::MAX {
@@ -429,9 +437,7 @@ impl Request {
             Some(connection) => connection.exchange().pending(),
             None => 0,
         };
-        if self.gone.get() {
-            return Err(self.disconnected(py));
-        }
+        self.check_here(py)?;
         if pending <= LOW_WATER && !self.has_file() {
             return Ok(Poll::Ready(py.none()));
         }

@@ -10,8 +10,8 @@ use std::rc::Rc;
 
 use super::super::ffi::{self, PyObject, PyTypeObject};
 use super::super::object::{Attached, Exception, Owned, Raised, class_name};
-use super::super::types::{self, Class, Method, arguments, entry};
-use super::awaits::{itself, raise_given, stop_with};
+use super::super::types::{self, Class, arguments, entry};
+use super::awaits::{coroutine, itself, raise_given, stop_with};
 use super::classes;
 use super::executor::{self, Executor, Outcome};
 use super::request::Request;
@@ -31,23 +31,7 @@ pub fn class(py: Attached) -> Result<*mut PyTypeObject, Raised> {
         doc: c"The coroutine of a request's task",
         size: size_of::<Run>(),
         flags: ffi::Py_TPFLAGS_DISALLOW_INSTANTIATION,
-        methods: &[
-            Method {
-                name: c"send",
-                function: send,
-                doc: c"As a coroutine's.",
-            },
-            Method {
-                name: c"throw",
-                function: throw,
-                doc: c"As a coroutine's.",
-            },
-            Method {
-                name: c"close",
-                function: close,
-                doc: c"As a coroutine's.",
-            },
-        ],
+        methods: const { &coroutine(send, throw, close) },
         members: Vec::new(),
         getters: Vec::new(),
         slots: vec![

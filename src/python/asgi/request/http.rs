@@ -55,9 +55,7 @@ impl Request {
         executor: &Executor,
         message: &Message,
     ) -> Result<Sent, Raised> {
-        if self.gone.get() {
-            return Err(self.disconnected(py));
-        }
+        self.check_here(py)?;
         if self.stage.get() != Stage::Awaited {
             let text = "\"http.response.start\" was sent before: an answer has one head";
             return Err(py.raise(Exception::Runtime, text));
@@ -142,9 +140,7 @@ impl Request {
         py: Attached,
         kind: &str,
     ) -> Result<(), Raised> {
-        if self.gone.get() {
-            return Err(self.disconnected(py));
-        }
+        self.check_here(py)?;
         let why = match self.stage.get() {
             Stage::Held | Stage::Body => return Ok(()),
             Stage::Awaited => "was sent before \"http.response.start\"",
@@ -190,8 +186,8 @@ impl Request {
             };
             self.start(executor, connection, size);
         }
+        connection.push(body);
         let exchange = connection.exchange();
-        exchange.push(body);
         let counted = self.room.get() != u64::MAX;
         self.take_room(length);
         if !more {
@@ -217,9 +213,7 @@ impl Request {
         executor: &Executor,
         message: &Message,
     ) -> Result<Sent, Raised> {
-        if self.gone.get() {
-            return Err(self.disconnected(py));
-        }
+        self.check_here(py)?;
         if self.stage.get() != Stage::Trailers {
             let text = "\"http.response.trailers\" was sent, but not after the end of a body that was announced with \
                         \"trailers\"";
@@ -256,9 +250,7 @@ impl Request {
         executor: &Executor,
         message: &Message,
     ) -> Result<Sent, Raised> {
-        if self.gone.get() {
-            return Err(self.disconnected(py));
-        }
+        self.check_here(py)?;
         if self.stage.get() != Stage::Awaited {
             let text = "\"http.response.early_hint\" was sent after \"http.response.start\"";
             return Err(py.raise(Exception::Runtime, text));
