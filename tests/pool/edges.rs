@@ -2,13 +2,11 @@
 
 use std::io::Read;
 use std::net::{Shutdown, TcpStream};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use m0serve::config::Timeouts;
 use m0serve::event_loop::{Job, Loop};
-use m0serve::exchange::{Common, Progress};
-use m0serve::http1::{Limits, ResponseHead};
+use m0serve::exchange::Progress;
+use m0serve::http1::ResponseHead;
 
 use crate::harness::*;
 
@@ -20,11 +18,9 @@ struct ByHand {
 impl ByHand {
     /// A loop with one connection that waits for its first request.
     fn start() -> ByHand {
-        let (listener, address) = listen();
-        let common = Arc::new(Common::new(Limits::default(), Timeouts::default(), true));
-        let mut loops = Loop::make(1, Arc::from([listener]), &common, None).unwrap();
+        let (the_loop, address) = loop_in_hand();
         let mut by_hand = ByHand {
-            the_loop: loops.remove(0),
+            the_loop,
             client: connect(address),
         };
         by_hand.turn_until("it is accepted", |the_loop| the_loop.connections() == 1);
@@ -33,18 +29,11 @@ impl ByHand {
     }
 
     fn turn_until(&mut self, what: &str, holds: impl Fn(&Loop) -> bool) {
-        let begun = Instant::now();
-        while !holds(&self.the_loop) {
-            assert!(begun.elapsed() < PATIENCE, "never: {what}");
-            self.the_loop.turn(Some(Duration::from_millis(1))).unwrap();
-        }
+        turn_until(&mut self.the_loop, what, holds);
     }
 
-    /// All edges so far have been seen.
     fn settle_down(&mut self) {
-        for _ in 0..3 {
-            self.the_loop.turn(Some(Duration::from_millis(1))).unwrap();
-        }
+        settle_down(&mut self.the_loop);
     }
 
     fn send(&mut self, target: &str) {

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use m0serve::config::Timeouts;
+use m0serve::event_loop::Loop;
 use m0serve::exchange::{
     Body, Common, Exchange, Handler, HandlerFactory, LocalAnswers, Progress, Room,
 };
@@ -371,6 +372,29 @@ pub fn listen() -> (Listener, SocketAddr) {
 fn address_of(listener: &Listener) -> SocketAddr {
     let url = listener.url();
     url.strip_prefix("http://").unwrap().parse().unwrap()
+}
+
+/// A loop that nobody drives but the test, and where it listens.
+pub fn loop_in_hand() -> (Box<Loop>, SocketAddr) {
+    let (listener, address) = listen();
+    let common = Arc::new(Common::new(Limits::default(), Timeouts::default(), true));
+    let mut loops = Loop::make(1, Arc::from([listener]), &common, None).unwrap();
+    (loops.remove(0), address)
+}
+
+pub fn turn_until(the_loop: &mut Loop, what: &str, holds: impl Fn(&Loop) -> bool) {
+    let begun = Instant::now();
+    while !holds(the_loop) {
+        assert!(begun.elapsed() < PATIENCE, "never: {what}");
+        the_loop.turn(Some(Duration::from_millis(1))).unwrap();
+    }
+}
+
+/// All edges so far have been seen.
+pub fn settle_down(the_loop: &mut Loop) {
+    for _ in 0..3 {
+        the_loop.turn(Some(Duration::from_millis(1))).unwrap();
+    }
 }
 
 pub fn start(threads: usize, blocking_threads: usize) -> Running {

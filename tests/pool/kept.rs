@@ -2,13 +2,11 @@
 
 use std::io::Read;
 use std::net::TcpStream;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use m0serve::config::Timeouts;
 use m0serve::event_loop::{Job, Loop};
-use m0serve::exchange::{Common, Progress};
-use m0serve::http1::{Limits, ResponseHead};
+use m0serve::exchange::Progress;
+use m0serve::http1::ResponseHead;
 
 use crate::harness::*;
 
@@ -25,26 +23,17 @@ impl Burst {
 
     /// Each has sent so many requests, of which the first is a job.
     fn pipelining(count: usize, requests: usize) -> Burst {
-        let (listener, address) = listen();
-        let common = Arc::new(Common::new(Limits::default(), Timeouts::default(), true));
-        let mut the_loop = Loop::make(1, Arc::from([listener]), &common, None)
-            .unwrap()
-            .remove(0);
+        let (mut the_loop, address) = loop_in_hand();
         let mut clients: Vec<TcpStream> = (0..count).map(|_| connect(address)).collect();
         for (number, client) in clients.iter_mut().enumerate() {
             for _ in 0..requests {
                 ask(client, &format!("/?{number}"));
             }
         }
-        let begun = Instant::now();
-        while the_loop.queued() < count {
-            assert!(begun.elapsed() < PATIENCE, "never: all requests are jobs");
-            the_loop.turn(Some(Duration::from_millis(1))).unwrap();
-        }
-        // All edges so far have been seen.
-        for _ in 0..3 {
-            the_loop.turn(Some(Duration::from_millis(1))).unwrap();
-        }
+        turn_until(&mut the_loop, "all requests are jobs", |the_loop| {
+            the_loop.queued() >= count
+        });
+        settle_down(&mut the_loop);
         Burst { the_loop, clients }
     }
 

@@ -263,7 +263,6 @@ impl Executor {
                 break;
             }
         }
-        self.send_kept();
         self.send_held(py);
         drop(inside);
         self.gil.count(py, &self.turns);
@@ -309,9 +308,15 @@ impl Executor {
         }
     }
 
+    /// When there is none, the answers that were kept are sent: a client of theirs may have its next request there.
     #[inline]
     fn next_job(&self) -> Option<Box<Connection>> {
-        self.event_loop.borrow_mut().as_mut()?.next_job()
+        let mut event_loop = self.event_loop.borrow_mut();
+        let event_loop = event_loop.as_mut()?;
+        event_loop.next_job().or_else(|| {
+            event_loop.send_kept();
+            event_loop.next_job()
+        })
     }
 
     /// Something happened to the connection of a running request.

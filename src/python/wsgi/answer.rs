@@ -202,11 +202,7 @@ impl Answer {
         let head = self.head.borrow();
         // SAFETY: between `open` and `close`, no other reference is alive, and none is made while the thread is detached.
         let exchange = unsafe { self.exchange() };
-        if is_large(body) {
-            py.detached(|| exchange.respond(&head, body));
-        } else {
-            exchange.respond(&head, body);
-        }
+        detached_if_large(py, body, || exchange.respond(&head, body));
         state.stage.set(Stage::Sent);
     }
 
@@ -237,11 +233,7 @@ impl Answer {
         }
         // SAFETY: as in `respond`.
         let exchange = unsafe { self.exchange() };
-        if is_large(chunk) {
-            py.detached(|| exchange.push(chunk));
-        } else {
-            exchange.push(chunk);
-        }
+        detached_if_large(py, chunk, || exchange.push(chunk));
         if state.room.get() != u64::MAX {
             state
                 .room
@@ -276,5 +268,14 @@ impl Answer {
     pub fn may_wait(&self) -> bool {
         // SAFETY: between `open` and `close`, no other reference is alive.
         unsafe { self.exchange() }.may_wait()
+    }
+}
+
+/// `work` with a piece of a body, which tries to send a large one.
+#[inline]
+fn detached_if_large<R>(py: Attached, piece: &[u8], work: impl FnOnce() -> R) -> R {
+    match is_large(piece) {
+        true => py.detached(work),
+        false => work(),
     }
 }
